@@ -84,14 +84,15 @@ impl Connection {
         self.tasks.reopen();
     }
 
-    /// What was answered while nobody waited.
-    pub async fn briefings(&self) -> Result<Found, AgentError> {
+    /// What was answered while nobody waited. Who is to `take` it waits until no other process does.
+    pub async fn briefings(&self, take: bool) -> Result<Found, AgentError> {
         #[derive(serde::Deserialize)]
         struct List {
             briefings: Vec<Value>,
         }
         let until = self.clock.monotonic() + PATIENCE;
-        let reply = self.try_until(Method::GET, "/briefings", b"", || until).await.map_err(|why| self.away(why))?;
+        let path = if take { "/briefings?take=true" } else { "/briefings" };
+        let reply = self.try_until(Method::GET, path, b"", || until).await.map_err(|why| self.away(why))?;
         if !reply.status().is_success() {
             return Err(AgentError::Gone(detail(reply).await));
         }
@@ -115,6 +116,15 @@ impl Connection {
         match reply.status() {
             StatusCode::NO_CONTENT | StatusCode::GONE => Ok(()),
             _ => Err(AgentError::Gone(detail(reply).await)),
+        }
+    }
+
+    /// These could not be printed: another process may have them at once. Worth one try each: they are kept.
+    pub async fn put_back_briefings(&self, briefings: &[Briefing]) {
+        for briefing in briefings {
+            let path = format!("/briefings/{}/taken", briefing.name());
+            let now = self.clock.monotonic();
+            let _kept = self.try_until(Method::DELETE, &path, b"", || now).await;
         }
     }
 

@@ -79,9 +79,14 @@ impl BriefingCommand {
         if self.take && output_was_closed() {
             return Err(Exit::new(FAILED, CLOSED));
         }
-        let found = connection.briefings().await?;
+        let found = connection.briefings(self.take).await?;
         complain_of(&found);
-        self.print(&found.briefings)?;
+        if let Err(not_printed) = self.print(&found.briefings) {
+            if self.take {
+                connection.put_back_briefings(&found.briefings).await;
+            }
+            return Err(not_printed);
+        }
         for briefing in found.briefings.iter().filter(|_| self.take) {
             connection.take_briefing(briefing).await?;
         }

@@ -131,6 +131,30 @@ fn what_a_killed_client_asked_becomes_a_briefing_that_askd_briefing_prints_once(
     assert!(String::from_utf8(said.stderr).unwrap().contains("refuses the token"));
 }
 
+#[test]
+fn of_two_that_take_a_briefing_at_one_moment_one_has_it() {
+    let remote = Remote::new();
+    let agent = remote.agent("research");
+    let mut client = client(&agent);
+    let asked = client.call("ask_user", &go(500));
+    client.kill();
+    remote.answer(&asked.question_id(), "yes");
+    remote.world.passing(SECOND * 90, "the briefing", || (!briefing(&agent, &[]).stdout.is_empty()).then_some(()));
+    // The first has been told of it and is just printing it.
+    let (status, told) = agent.call("GET", "/briefings?take=true", "");
+    let id = told["briefings"][0]["ask_id"].as_str().unwrap().to_owned();
+    assert_eq!(status, 200, "{told}");
+    let other = Agent { process: "p2", ..agent.clone() };
+    assert_eq!(other.call("GET", "/briefings?take=true", "").0, 409);
+    assert_eq!(other.call("POST", &format!("/briefings/{id}/taken"), "").0, 410);
+    assert_eq!(other.call("DELETE", &format!("/briefings/{id}/taken"), "").0, 204, "it puts back nothing of another's");
+    let second = briefing_command(&agent, &["--take"]).stdout(Stdio::piped()).spawn().unwrap();
+    thread::sleep(SECOND / 2);
+    assert_eq!(agent.call("POST", &format!("/briefings/{id}/taken"), "").0, 204);
+    let second = second.wait_with_output().unwrap();
+    assert!(second.status.success() && second.stdout.is_empty(), "{second:?}");
+}
+
 /// Puts a certificate for this host, which is its own authority, and its key where askd reads them. Both were made by openssl
 /// for a hundred years; nothing else trusts them.
 fn certify(folder: &Path, which: &str) {

@@ -10,8 +10,9 @@ use crate::ipc::wire::BriefingFile;
 use crate::ipc::{BRIEFINGS, response_name};
 use askd_core::{AskId, Group};
 use axum::Json;
-use axum::extract::{Extension, Path, State};
+use axum::extract::{Extension, Path, Query, State};
 use axum::http::StatusCode;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io;
 use std::sync::Arc;
@@ -24,10 +25,29 @@ const MOST: usize = 100;
 const MOST_NAMES: usize = 20_000;
 const LARGEST: usize = 4 * 1024 * 1024;
 const LARGEST_REPLY: usize = 16 * 1024 * 1024;
+/// When to ask again for briefings that another taker is just printing.
+const SOON: Duration = Duration::from_secs(1);
 /// How long a call waits for the group's disk.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Agents {
+    /// Holds these briefings for a caller, all or none.
+    fn hold_briefings(&self, caller: &Caller, ids: impl Iterator<Item = AskId>) -> Result<(), Problem> {
+        let mut held = Vec::new();
+        for id in ids {
+            let of = (caller.holder.group.clone(), id);
+            if self.briefed.hold(&of, &caller.taker, self.ctx.clock().monotonic()).is_err() {
+                for of in &held {
+                    self.briefed.release(of, &caller.taker);
+                }
+                let detail = "Another taker was sent these briefings and may still say that it has them.";
+                return Err(Problem::new(StatusCode::CONFLICT, "Held for another", detail).retry_after(SOON));
+            }
+            held.push(of);
+        }
+        Ok(())
+    }
+
     /// Works in the group's folder, where the disk may hang: on one thread for the group, and at most for [`PATIENCE`]. A
     /// folder that is not there is empty.
     async fn in_briefings<T: Send + Default + 'static>(
@@ -64,9 +84,17 @@ impl Agents {
     }
 }
 
+#[derive(Deserialize)]
+pub(super) struct Take {
+    /// The caller takes what it is told: another taker does not get it meanwhile.
+    #[serde(default)]
+    take: bool,
+}
+
 pub(super) async fn list(
     State(agents): State<Agents>,
     Extension(caller): Extension<Caller>,
+    Query(Take { take }): Query<Take>,
 ) -> Result<Json<Value>, Problem> {
     let read = |folder: &Dir| {
         let mut names = Vec::new();
@@ -95,6 +123,9 @@ pub(super) async fn list(
     } else {
         agents.in_briefings(group, read).await?
     };
+    if take {
+        agents.hold_briefings(&caller, briefings.iter().map(|(id, _)| *id))?;
+    }
     let told = briefings.into_iter().map(|(id, BriefingFile { text, session_id, result })| {
         json!({"ask_id": id.to_string(), "text": text, "session_id": session_id, "result": result})
     });
@@ -110,6 +141,10 @@ pub(super) async fn taken(
     let gone = || Problem::new(StatusCode::GONE, "Not there any more", "It was taken, or there was never one.");
     let id: AskId = ask_id.parse().map_err(|_| gone())?;
     let group = &caller.holder.group;
+    // It is held on: who has read the list before would take it for one that is there.
+    if agents.briefed.hold(&(group.clone(), id), &caller.taker, agents.ctx.clock().monotonic()).is_err() {
+        return Err(Problem::new(StatusCode::GONE, "Not yours", "Another taker has it."));
+    }
     let taken = if agents.broker.keeps_briefings(group) {
         let read = agents.broker.briefing_read(group, id).await;
         read.or_else(|failure| unavailable(unstored(&failure)))?
@@ -117,4 +152,14 @@ pub(super) async fn taken(
         agents.in_briefings(group, move |folder| folder.remove(&response_name(&id))).await?
     };
     if taken { Ok(StatusCode::NO_CONTENT) } else { Err(gone()) }
+}
+
+/// A briefing that was sent to this caller was not read after all: another one may have it at once.
+pub(super) async fn put_back(
+    State(agents): State<Agents>,
+    Extension(caller): Extension<Caller>,
+    Path(ask_id): Path<AskId>,
+) -> StatusCode {
+    agents.briefed.release(&(caller.holder.group.clone(), ask_id), &caller.taker);
+    StatusCode::NO_CONTENT
 }

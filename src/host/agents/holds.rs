@@ -1,50 +1,68 @@
-//! Which taker has been sent an outcome and has not said yet that it has it: for a minute another one does not get it.
+//! Which taker has been sent an outcome or a briefing and has not said yet that it has it: for a while another one does not get it.
 
 use crate::clock::Moment;
-use askd_core::{Group, RequestId};
+use askd_core::{AskId, Group, RequestId};
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::time::Duration;
 
 /// How long an outcome is held for the taker that it was sent to.
 const HELD: Duration = Duration::from_secs(60);
-
-pub(super) type Key = (Group, RequestId);
+/// How long a briefing is: it only has to be printed. Another `askd briefing` waits that long.
+const BRIEFING_HELD: Duration = Duration::from_secs(15);
 
 /// All holds. A start of the daemon forgets them: the record says who has taken what.
-#[derive(Debug, Default)]
-pub(super) struct Holds(Mutex<HashMap<Key, (String, Moment)>>);
+#[derive(Debug)]
+pub(super) struct Holds<Id = RequestId> {
+    held: Duration,
+    takers: Mutex<Takers<Id>>,
+}
 
-impl Holds {
+type Takers<Id> = HashMap<(Group, Id), (String, Moment)>;
+
+impl Default for Holds {
+    fn default() -> Self {
+        Self { held: HELD, takers: Mutex::default() }
+    }
+}
+
+impl Default for Holds<AskId> {
+    fn default() -> Self {
+        Self { held: BRIEFING_HELD, takers: Mutex::default() }
+    }
+}
+
+impl<Id: Clone + Eq + Hash> Holds<Id> {
     /// Holds an outcome for this taker, or says how long another one has it.
-    pub(super) fn hold(&self, of: &Key, taker: &str, now: Moment) -> Result<(), Duration> {
-        let mut holds = self.0.lock();
+    pub(super) fn hold(&self, of: &(Group, Id), taker: &str, now: Moment) -> Result<(), Duration> {
+        let mut holds = self.takers.lock();
         if let Some(left) = left(&holds, of, taker, now) {
             return Err(left);
         }
-        // Only outcomes of the last minute are in it.
+        // Only what was sent within the last minute is in it.
         if holds.len().is_power_of_two() {
             holds.retain(|_, (_, until)| now < *until);
         }
-        holds.insert(of.clone(), (taker.to_owned(), now + HELD));
+        holds.insert(of.clone(), (taker.to_owned(), now + self.held));
         Ok(())
     }
 
     /// It did not reach this taker: another one may have it at once.
-    pub(super) fn release(&self, of: &Key, taker: &str) {
-        let mut holds = self.0.lock();
+    pub(super) fn release(&self, of: &(Group, Id), taker: &str) {
+        let mut holds = self.takers.lock();
         if holds.get(of).is_some_and(|(holder, _)| holder == taker) {
             holds.remove(of);
         }
     }
 
     /// Whether another taker has it now.
-    pub(super) fn is_anothers(&self, of: &Key, taker: &str, now: Moment) -> bool {
-        left(&self.0.lock(), of, taker, now).is_some()
+    pub(super) fn is_anothers(&self, of: &(Group, Id), taker: &str, now: Moment) -> bool {
+        left(&self.takers.lock(), of, taker, now).is_some()
     }
 }
 
-fn left(holds: &HashMap<Key, (String, Moment)>, of: &Key, taker: &str, now: Moment) -> Option<Duration> {
+fn left<Id: Eq + Hash>(holds: &Takers<Id>, of: &(Group, Id), taker: &str, now: Moment) -> Option<Duration> {
     let (holder, until) = holds.get(of)?;
     let left = until.since(now);
     (holder != taker && !left.is_zero()).then_some(left)
@@ -59,7 +77,7 @@ mod tests {
     #[test]
     fn each_call_of_the_holder_begins_its_minute_anew_and_then_another_taker_has_its_turn() {
         let (clock, hand) = Clock::by_hand(Time::from_millis(1_760_000_000_000));
-        let (holds, of) = (Holds::default(), ("g".parse().unwrap(), "r".parse().unwrap()));
+        let (holds, of) = (Holds::<RequestId>::default(), ("g".parse().unwrap(), "r".parse().unwrap()));
         let hold = |taker| holds.hold(&of, taker, clock.monotonic());
         assert_eq!(hold("one"), Ok(()));
         hand.advance(HELD / 2);

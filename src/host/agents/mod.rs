@@ -18,7 +18,7 @@ use super::folders::Folders;
 use super::tokens::Tokens;
 use super::warnings::Warnings;
 use crate::ipc::MAX_REQUEST_BYTES;
-use askd_core::Group;
+use askd_core::{AskId, Group};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
@@ -41,14 +41,16 @@ pub(super) struct Agents {
     warnings: Warnings,
     budgets: Arc<Budgets>,
     holds: Arc<Holds>,
+    /// The same for briefings.
+    briefed: Arc<Holds<AskId>>,
     /// One place on the disk for each group, which may hang.
     disks: Arc<Mutex<BTreeMap<Group, Arc<Semaphore>>>>,
 }
 
 impl Agents {
     pub(super) fn new(broker: Broker, folders: Folders, tokens: Tokens, ctx: Ctx, warnings: Warnings) -> Self {
-        let (budgets, holds, disks) = (Arc::default(), Arc::default(), Arc::default());
-        Self { broker, folders, tokens, ctx, warnings, budgets, holds, disks }
+        let (budgets, holds, briefed, disks) = (Arc::default(), Arc::default(), Arc::default(), Arc::default());
+        Self { broker, folders, tokens, ctx, warnings, budgets, holds, briefed, disks }
     }
 
     /// The calls.
@@ -58,7 +60,7 @@ impl Agents {
             .route("/asks/{request_id}", get(asks::outcome).delete(asks::withdraw))
             .route("/asks/{request_id}/taken", post(asks::taken))
             .route("/briefings", get(briefings::list))
-            .route("/briefings/{ask_id}/taken", post(briefings::taken))
+            .route("/briefings/{ask_id}/taken", post(briefings::taken).delete(briefings::put_back))
             .route("/events", get(events::events))
             .merge(mcp::route(&self))
             .fallback(|| async {

@@ -75,11 +75,13 @@ impl Connection {
         self.news.notified().await;
     }
 
-    /// Until each call that was told to take its outcome has done so, at most for so long.
+    /// Until each call that was told to take its outcome or to withdraw its question has done so, at most for so long.
     pub async fn finish(&self, at_most: Duration) {
         self.tasks.close();
         if self.clock.timeout(at_most, self.tasks.wait()).await.is_none() {
-            tracing::warn!("askd does not answer; outcomes that it could not be told of become briefings");
+            tracing::warn!(
+                "askd does not answer; outcomes that it could not be told of become briefings, and questions withdrawn lately may stay open"
+            );
         }
         self.tasks.reopen();
     }

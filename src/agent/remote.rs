@@ -50,6 +50,8 @@ impl Connection {
 enum Wish {
     Wait,
     Withdraw,
+    /// The same while nobody waits any more, for a moment.
+    WithdrawAtLast,
     Take,
     /// Nothing: the daemon ends the lease.
     Leave,
@@ -82,7 +84,17 @@ pub struct RemoteWaiter(Arc<Call>);
 
 impl Drop for RemoteWaiter {
     fn drop(&mut self) {
-        self.0.wish.send_if_modified(|wish| *wish != Wish::Take && std::mem::replace(wish, Wish::Leave) != Wish::Leave);
+        let withdrawn = self.is_withdrawn();
+        self.0.wish.send_if_modified(|wish| {
+            let next = match wish {
+                // The daemon does not know yet what the agent was promised.
+                Wish::Withdraw if !withdrawn => Wish::WithdrawAtLast,
+                Wish::Take | Wish::WithdrawAtLast | Wish::Leave => return false,
+                Wish::Wait | Wish::Withdraw => Wish::Leave,
+            };
+            *wish = next;
+            true
+        });
     }
 }
 
@@ -179,6 +191,12 @@ impl Call {
                 match wish {
                     Wish::Withdraw if !self.seen.lock().withdrawn => self.take_back(op_code.clone()).await,
                     Wish::Wait | Wish::Withdraw => self.wait(blind).await,
+                    Wish::WithdrawAtLast => {
+                        if self.withdraw(WITHDRAWAL).await.is_none() {
+                            tracing::warn!(request_id = %self.request_id, "a withdrawn question may stay open: askd could not be told");
+                        }
+                        Ok(Next::Over)
+                    }
                     Wish::Take => self.taken().await.map(|()| Next::Over),
                     Wish::Leave => Ok(Next::Over),
                 }

@@ -99,6 +99,11 @@ impl Way {
         }
     }
 
+    /// Whether it is HTTP.
+    pub(super) fn is_remote(&self) -> bool {
+        !matches!(self.by, By::Folder { .. })
+    }
+
     /// How often to look without being woken. Over HTTP a task looks for each question.
     pub(super) fn look_every(&self) -> Duration {
         match &self.by {

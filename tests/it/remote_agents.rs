@@ -132,6 +132,21 @@ fn what_a_killed_client_asked_becomes_a_briefing_that_askd_briefing_prints_once(
 }
 
 #[test]
+fn a_withdrawal_that_askd_has_not_heard_is_not_said_to_be_done_and_is_told_at_the_end_of_the_process() {
+    let mut remote = Remote::new();
+    let agent = remote.agent("research");
+    let mut client = client(&agent);
+    let asked = client.call("ask_user", &go(500));
+    asked.assert_pending();
+    assert!(remote.world.terminate().success());
+    let told = client.call("ask_user_cancel", &json!({"question_id": asked.question_id()}));
+    assert!(told.status() == "undeliverable" && told.text.contains("may still be open"), "{told:?}");
+    remote.world.start();
+    client.close();
+    within(SOON, "the withdrawal", || remote.world.open().is_empty().then_some(()));
+}
+
+#[test]
 fn of_two_that_take_a_briefing_at_one_moment_one_has_it() {
     let remote = Remote::new();
     let agent = remote.agent("research");

@@ -29,6 +29,7 @@ type Job = Box<dyn FnOnce(&mut Questions) + Send>;
 #[derive(Debug)]
 pub(super) struct Calls {
     settings: Settings,
+    is_remote: bool,
     jobs: UnboundedSender<Job>,
 }
 
@@ -36,14 +37,20 @@ impl Calls {
     /// Starts the thread. It ends with the process.
     pub(super) fn start(settings: Settings, way: Way, clock: &Clock) -> io::Result<Self> {
         let (jobs, received) = unbounded_channel::<Job>();
+        let is_remote = way.is_remote();
         let questions = Questions::new(clock.clone(), way);
         let bell = Arc::new(Bell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?));
         thread::Builder::new().name("files".to_owned()).spawn(move || work(questions, received, &bell))?;
-        Ok(Self { settings, jobs })
+        Ok(Self { settings, is_remote, jobs })
     }
 
     pub(super) fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// Whether the questions go over HTTP.
+    pub(super) fn is_remote(&self) -> bool {
+        self.is_remote
     }
 
     /// Queues a job.

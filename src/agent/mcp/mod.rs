@@ -44,7 +44,7 @@ const WITHDRAWAL: Duration = Duration::from_secs(3);
 /// How long a call that may wait no longer gives a folder to say what it holds. A folder that hangs says nothing.
 const A_MOMENT: Duration = Duration::from_secs(1);
 
-/// How long the end of the process waits for the daemon to hear what was taken.
+/// How long the end of the process waits for the daemon to hear what was taken and what is withdrawn.
 #[cfg(feature = "remote")]
 const LAST_CALLS: Duration = Duration::from_secs(5);
 
@@ -175,12 +175,16 @@ impl Server {
 
     async fn cancel(&self, question_id: String, context: &Context) -> Result<CallToolResult, ErrorData> {
         let withdraw = move |questions: &mut Questions| questions.withdraw(&question_id);
-        // If the daemon is slow or away, the withdrawal waits for it in its folder.
-        let at_the_limit = |found| {
-            if found {
-                failed("cancelled", wording::WITHDRAWN)
-            } else {
-                failed("undeliverable", wording::FOLDER_SILENT)
+        // If the daemon is slow or away, the withdrawal waits for it in its folder. HTTP has no such place.
+        let at_the_limit: fn(bool) -> ResponseFile = if self.calls.is_remote() {
+            |_| failed("undeliverable", wording::WITHDRAWAL_UNHEARD)
+        } else {
+            |found| {
+                if found {
+                    failed("cancelled", wording::WITHDRAWN)
+                } else {
+                    failed("undeliverable", wording::FOLDER_SILENT)
+                }
             }
         };
         let result = self.wait_for(withdraw, Some(WITHDRAWAL), context, at_the_limit).await?;

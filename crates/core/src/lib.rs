@@ -21,8 +21,8 @@ pub use channel::{Capabilities, ChannelName, Via};
 pub use lifecycle::{
     Accepted, AfterTimeout, AgentStart, Block, Card, Carrier, Delivery, DeliveryEffect, DeliveryEvent, DeliveryState,
     Effect, Event, Face, Fact, FollowUp, FollowUpEffect, FollowUpEvent, Found, Left, Lifted, MAX_WAITERS,
-    MessageStatus, OneByOne, Outcome, Post, Posted, Relation, Remark, Sending, SessionRules, SoFar, Source, Stage,
-    Step, Taker, Told, Tried, Waiter, WaiterEvent, Widget, WidgetEffect, WidgetEvent, WidgetState,
+    MessageStatus, OneByOne, Outcome, Post, Posted, Relation, Remark, Sending, SessionRules, SoFar, Stage, Step, Taker,
+    Told, Tried, Waiter, WaiterEvent, Widget, WidgetEffect, WidgetEvent, WidgetState,
 };
 pub use names::{AskId, BadName, Digest, Group, RequestId, ShortId};
 pub use question::{
@@ -30,7 +30,7 @@ pub use question::{
     MAX_QUESTION_ID, MAX_QUESTIONS, MAX_TEXT, MAX_TITLE, MAX_TOKEN, Question, Questions, Style, without_nul,
 };
 pub use rejection::Rejection;
-pub use reply::{Answers, Given, Heard, Names, Refusal, Reply};
+pub use reply::{Answers, Given, Heard, Names, Refusal, Reply, Source};
 pub use shown::{printable, shown, turns, without_controls};
 pub use time::Time;
 pub use trouble::{Cause, Reason, Trouble};

@@ -6,6 +6,15 @@ use super::{Kind, Outcome, Person, Question, Questions, Time, without_controls, 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// Where a reply came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The widget of this route.
+    Route(usize),
+    /// The holder of the inbox token: the operator.
+    Token,
+}
+
 /// What a person sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {

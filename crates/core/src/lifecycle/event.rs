@@ -2,17 +2,8 @@
 //! does not compile until the core and the shell have dealt with it.
 
 use super::{Face, Fact, Left, Tried, Waiter};
-use crate::{Person, Reply, RequestId, Time, Trouble};
+use crate::{Person, Reply, RequestId, Source, Time, Trouble};
 use serde::{Deserialize, Serialize};
-
-/// Where a reply came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
-    /// The widget of this route.
-    Route(usize),
-    /// The holder of the inbox token: the operator.
-    Token,
-}
 
 /// Something that happened.
 #[derive(Debug, Clone)]

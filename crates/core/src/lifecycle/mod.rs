@@ -33,7 +33,7 @@ pub use blocking::{Block, Lifted};
 pub use delivery::{Carrier, Delivery, DeliveryState};
 pub use event::{
     DeliveryEffect, DeliveryEvent, Effect, Event, FollowUpEffect, FollowUpEvent, Found, MessageStatus, Posted,
-    Relation, Source, Taker, WaiterEvent, WidgetEffect, WidgetEvent,
+    Relation, Taker, WaiterEvent, WidgetEffect, WidgetEvent,
 };
 pub use face::{Card, Face, Remark};
 pub use fact::Fact;
@@ -44,7 +44,7 @@ pub use widget::{OneByOne, Post, Widget, WidgetState};
 
 use super::{
     Answers, Ask, AskId, AskState, Cause, ChannelName, Content, Digest, Group, Person, Refusal, RequestId, Route,
-    Rules, ShortId, Time, TimeoutPolicy,
+    Rules, ShortId, Source, Time, TimeoutPolicy,
 };
 use serde::{Deserialize, Serialize};
 

@@ -229,7 +229,9 @@ describe('a click on what has just moved', () => {
   for (const [name, news] of [['how often it was tried', { attempt: 3 }], ['what is wrong', { cause_line: 'Slack cannot be reached.' }]]) {
     test(`is not taken when the card itself says ${name}`, async () => {
       const ask = await daemon.asked({ questions: [FRAMEWORK] });
-      const streams = ['event: resync\ndata: {}\n\n', `event: ask\ndata: ${JSON.stringify({ ...ask, ...news })}\n\n`];
+      let seeIt;
+    const seen = new Promise((resolve) => { seeIt = resolve; });
+    const streams = ['event: resync\ndata: {}\n\n', `event: ask\ndata: ${JSON.stringify({ ...ask, ...news })}\n\n`];
       let go;
       const ready = new Promise((resolve) => { go = resolve; });
       await open({
@@ -325,6 +327,8 @@ describe('noticing', () => {
   test('a question that is posted again is announced as a retry', async () => {
     const above = await daemon.asked(SEVERAL);
     const ask = await daemon.asked({ questions: [FRAMEWORK] });
+    let seeIt;
+    const seen = new Promise((resolve) => { seeIt = resolve; });
     const streams = ['event: resync\ndata: {}\n\n', `event: ask\ndata: ${JSON.stringify({ ...ask, attempt: 3 })}\n\n`];
     await open({
       viewport: PHONE,
@@ -337,11 +341,15 @@ describe('noticing', () => {
           // Somebody presses something far above: the page then does not scroll by itself.
           await fresh.keyboard.press('Shift');
         }
-        return body ? route.fulfill({ contentType: 'text/event-stream', body }) : route.continue();
+        if (body) return route.fulfill({ contentType: 'text/event-stream', body });
+        // The daemon itself knows of no retry, and its stream would say so.
+        await seen;
+        return route.continue();
       }),
     });
     await visible(card(page, ask).getByText('Previous attempt failed to display. This is retry attempt 2.'));
     await until('the notice', async () => (await page.locator('#toast').textContent()).startsWith('Question Retry: Previous attempt failed to display. This is retry attempt 2.'));
+    seeIt();
   });
 
   test('a browser notification is shown if it was switched on, and goes with the question', async () => {

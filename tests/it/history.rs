@@ -66,8 +66,11 @@ fn a_search_that_takes_too_long_ends_and_goes_on_where_it_stopped() {
     const ASKS: usize = 40;
     let world = World::empty().config("[asks]\nmax_open_per_group = 100\nremind_after = \"\"\n").started();
     for number in 0..ASKS {
-        let question = json!({"questions": [{"question": format!("Part {number}?")}], "timeoutMs": 604_800_000});
-        world.group("g").ask(&format!("r{number}"), &question);
+        // So much text that even a fast machine needs milliseconds to look through all of it.
+        let long = json!({
+            "questions": [{"question": format!("Part {number}?")}], "context": "x".repeat(2_900), "timeoutMs": 604_800_000
+        });
+        world.group("g").ask(&format!("r{number}"), &long);
     }
     within(SOON, "all of them", || (world.open().len() == ASKS).then_some(()));
     let (hand, over) = (world.hand(), AtomicBool::new(false));
@@ -85,8 +88,10 @@ fn a_search_that_takes_too_long_ends_and_goes_on_where_it_stopped() {
     };
     let searches: Vec<_> = std::thread::scope(|scope| {
         scope.spawn(|| {
+            // The pause leaves the processor to the search, and the deadlines, 200,000 steps away, out of it.
             while !over.load(Ordering::SeqCst) {
                 hand.advance(Duration::from_secs(3));
+                std::thread::sleep(Duration::from_micros(100));
             }
         });
         // Until one of them was stopped.

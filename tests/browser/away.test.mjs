@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import './failed.mjs';
 import { Daemon, DESKTOP, PHONE, card, done, launch, openPage, shoot, until } from './harness.mjs';
 
 const FRAMEWORK = { question: 'Which framework?', options: ['React', 'Vue'] };

@@ -145,6 +145,9 @@ export class Daemon {
   }
 }
 
+// Of each page that is open: tells what is to be seen there, and which calls have no reply.
+export const accounts = new Map();
+
 // A page in a browser context of its own, of a person who asked for no motion: colors are then final at once. `expected`: patterns of console errors that a test provokes on purpose.
 export async function openPage(browser, { viewport = DESKTOP, dark = false, expected = [], before, url, permissions = [], ...options } = {}) {
   const context = await browser.newContext({ viewport, colorScheme: dark ? 'dark' : 'light', locale: 'en-US', reducedMotion: 'reduce', permissions, ...options });
@@ -161,9 +164,18 @@ export async function openPage(browser, { viewport = DESKTOP, dark = false, expe
   await page.addInitScript(() => {
     document.addEventListener('securitypolicyviolation', (event) => console.error(`CSP violation: ${event.violatedDirective} ${event.blockedURI}`));
   });
+  const calls = new Map();
+  page.on('request', (call) => calls.set(call, Date.now()));
+  for (const end of ['requestfinished', 'requestfailed']) page.on(end, (call) => calls.delete(call));
+  accounts.set(page, async () => {
+    const texts = page.frames().map((frame) => frame.evaluate(() => document.body.innerText).catch(String));
+    const waiting = [...calls].map(([call, since]) => `${call.method()} ${call.url()} since ${Date.now() - since} ms`);
+    return [`--- ${page.url()} says`, ...(await Promise.all(texts)), '--- waits for', ...waiting, '--- complains', ...complaints].join('\n');
+  });
   if (before) await before(page);
   if (url) await page.goto(url);
   page.finish = async () => {
+    accounts.delete(page);
     await context.close();
     assert.deepEqual(complaints.filter((text) => !expected.some((pattern) => pattern.test(text))), [], 'the browser complained');
   };

@@ -8,6 +8,7 @@ import { chmod, readFile, rm, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
+import './failed.mjs';
 import { card, Daemon, DESKTOP, done, launch, openPage, PHONE, shoot, SMALL_PHONE, tabTo, until } from './harness.mjs';
 
 // Each waits for a timeout: with ASKD_SAMPLE only what became of an outcome is played.

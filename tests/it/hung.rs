@@ -127,6 +127,43 @@ fn what_is_forgotten_of_a_hung_group_holds_up_no_other_group() {
     three_are_answered(&world, &honest);
 }
 
+/// A start tells the calls that wait how long they have, in each group's folder.
+#[test]
+fn a_start_beside_many_hung_folders_tells_the_others_their_deadlines() {
+    let mut world = World::empty().with_binary();
+    let names: Vec<String> = (0..17).map(|number| format!("g{number}")).collect();
+    let folder = |name: &String| world.data().join("ipc").join(name);
+    let folders: Vec<_> = names.iter().map(folder).collect();
+    for folder in &folders {
+        fs::create_dir_all(folder).unwrap();
+    }
+    let working: Option<Vec<_>> = folders.iter().map(|folder| Mounted::working(folder)).collect();
+    let Some(working) = working else {
+        println!("SKIPPED a_start_beside_many_hung_folders_tells_the_others_their_deadlines: no right to mount here");
+        return;
+    };
+    world.start();
+    for name in &names {
+        world.group(name).ask_framework(&format!("r-{name}"));
+        world.open_of(&format!("r-{name}"));
+    }
+    let (honest, told) = (&names[0], folders[0].join("responses/r-g0.status"));
+    within(SOON, "its deadline", || told.exists().then_some(()));
+    assert!(world.terminate().success());
+    fs::remove_file(&told).unwrap();
+    let hung: Option<Vec<_>> = folders[1..].iter().map(|folder| Mounted::hung(folder)).collect();
+    let Some(hung) = hung else {
+        println!("SKIPPED a_start_beside_many_hung_folders_tells_the_others_their_deadlines: no FUSE here");
+        return;
+    };
+    world.start();
+    within(SOON, &format!("the deadline of {honest}"), || told.exists().then_some(()));
+    let begun = Instant::now();
+    assert!(world.terminate().success());
+    assert!(begun.elapsed() < Duration::from_secs(10), "it stopped after {:?}", begun.elapsed());
+    drop((hung, working));
+}
+
 /// While a group's disk is not mounted, nobody has taken what is missing in the empty folder below.
 #[test]
 fn an_outcome_on_a_disk_that_is_not_mounted_was_not_taken() {

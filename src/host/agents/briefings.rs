@@ -49,7 +49,8 @@ impl Agents {
     }
 
     /// Works in the group's folder, where the disk may hang: on one thread for the group, and at most for [`PATIENCE`]. A
-    /// folder that is not there is empty.
+    /// folder that is not there is empty. These calls have no place in the line of responses: an agent that repeats them would
+    /// hold up those of other groups.
     async fn in_briefings<T: Send + Default + 'static>(
         &self,
         group: &Group,

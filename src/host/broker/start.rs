@@ -21,17 +21,12 @@ use crate::host::store::{Loading, Store, StoreError, Stored};
 use crate::host::traces::Traces;
 use crate::sabotage::on;
 use askd_core::{Ask, AskId, Effect, Event, Fact, Group, Relation, Time};
-use futures_util::future::join;
-use futures_util::{StreamExt as _, stream};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::sync::Arc;
 use tokio::sync::{Notify, Semaphore, broadcast, watch};
-
-/// Of how many groups with a mounted folder the waiters are told their deadlines at a time.
-const AT_A_TIME: usize = 8;
 
 /// Late answers that are not taken any more because the agent has asked the same again. The mark on the ask may be lost.
 #[derive(Debug, Default)]
@@ -234,33 +229,30 @@ impl Broker {
         }
     }
 
-    /// Tells waiters the deadlines of their open asks: it is a hint.
+    /// Tells waiters the deadlines of their open asks: it is a hint. Folders of the root get a thread between them, because
+    /// many asks may be open, and responses go into these folders, too.
     async fn tell_deadlines(&self, asks: HashMap<Arc<Group>, Vec<AskId>>) {
-        // A folder that is mounted may hang by itself. The others get a thread between them, because many may be open.
-        let (mut home, mut mounted) = (Vec::new(), Vec::new());
-        for of_group in asks {
-            if self.0.folders.is_home(&of_group.0) { home.push(of_group) } else { mounted.push(of_group) }
+        let (home, mounted): (Vec<_>, Vec<_>) = asks.into_iter().partition(|(group, _)| self.0.folders.is_home(group));
+        for (group, ids) in mounted {
+            let (broker, of) = (self.clone(), Arc::clone(&group));
+            self.in_folder(&group, move || broker.tell_those(&of, &ids));
         }
-        let mounted = stream::iter(mounted);
-        let mounted = mounted.for_each_concurrent(AT_A_TIME, |of_group| self.clone().tell_groups(vec![of_group]));
-        join(self.clone().tell_groups(home), mounted).await;
+        let broker = self.clone();
+        let tell = move || home.iter().for_each(|(group, ids)| broker.tell_those(group, ids));
+        let _stopped = tokio::task::spawn_blocking(tell).await;
     }
 
-    /// The same on one thread, one ask after the other.
-    async fn tell_groups(self, groups: Vec<(Arc<Group>, Vec<AskId>)>) {
-        let tell = move || {
-            let asks = groups.iter().flat_map(|(group, asks)| asks.iter().map(move |id| (group, *id)));
-            for (group, id) in asks.take_while(|_| !self.0.ctx.is_stopping()) {
-                // Nobody waits for this, so each single promise goes first.
-                self.0.saves.promises().make_way(1);
-                // Most of them were told by the last run.
-                if let Ok(Some(ask)) = self.0.store.read(group, id)
-                    && !delivery::has_told_status(&self.0.folders, &ask).unwrap_or(false)
-                {
-                    self.write_status_of(ask);
-                }
+    /// The same of one group. Blocks on the disk.
+    fn tell_those(&self, group: &Group, asks: &[AskId]) {
+        for id in asks.iter().take_while(|_| !self.0.ctx.is_stopping()) {
+            // Nobody waits for this, so each single promise goes first.
+            self.0.saves.promises().make_way(1);
+            // Most of them were told by the last run.
+            if let Ok(Some(ask)) = self.0.store.read(group, *id)
+                && !delivery::has_told_status(&self.0.folders, &ask).unwrap_or(false)
+            {
+                self.write_status_of(ask);
             }
-        };
-        let _stopped = tokio::task::spawn_blocking(tell).await;
+        }
     }
 }

@@ -40,17 +40,38 @@ impl Agent {
         labels: impl Fn(&str) -> Vec<String>,
         words: bool,
     ) -> String {
+        self.ask_so(history, labels, words, ("", None))
+    }
+
+    /// The same; the id ends so, and people have so many milliseconds.
+    pub(crate) fn ask_so(
+        &mut self,
+        history: &Mutex<History>,
+        labels: impl Fn(&str) -> Vec<String>,
+        words: bool,
+        (end, timeout): (&str, Option<u64>),
+    ) -> String {
         self.count += 1;
         let group = self.folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let request = format!("{group}-{}", self.count);
+        let request = format!("{group}-{}{end}", self.count);
         let question = json!({"question": text(&request), "options": labels(&request), "custom": words});
-        let content = json!({"type": "ask_user:ask", "request_id": request, "questions": [question]});
+        let mut content = json!({"type": "ask_user:ask", "request_id": request, "questions": [question]});
         lock(history).asked(&request);
+        if let Some(timeout) = timeout {
+            content["timeoutMs"] = json!(timeout);
+            lock(history).asked_for_a_moment(&request);
+        }
         self.waiting.insert(request.clone());
         if !self.put(&request, &content) {
             self.unsure.push((request.clone(), content));
         }
         request
+    }
+
+    /// The requests without a response, each with what its status file says, if there is one.
+    pub(crate) fn statuses(&self) -> impl Iterator<Item = (&String, Vec<u8>)> {
+        let status = |request: &String| std::fs::read(self.folder.join("responses").join(format!("{request}.status")));
+        self.waiting.iter().filter_map(move |request| Some((request, status(request).ok()?)))
     }
 
     /// Writes a request. Returns whether it is on stable storage.

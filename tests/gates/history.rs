@@ -35,6 +35,10 @@ struct Life {
     attempts: Vec<Attempt>,
     /// Each response that was read, in order.
     responses: Vec<Value>,
+    /// When the first one was read.
+    ended: Option<Instant>,
+    /// It may end because nobody has answered, or before it could be shown. Whoever asked judges when.
+    may_time_out: bool,
     /// How often a response was there although the agent had already taken one.
     again: usize,
     torn: usize,
@@ -50,6 +54,11 @@ pub(crate) struct History(BTreeMap<String, Life>);
 impl History {
     pub(crate) fn asked(&mut self, request: &str) {
         self.0.entry(request.to_owned()).or_default();
+    }
+
+    /// The same with so little time that nobody may have answered when it is over.
+    pub(crate) fn asked_for_a_moment(&mut self, request: &str) {
+        self.life(request).may_time_out = true;
     }
 
     fn life(&mut self, request: &str) -> &mut Life {
@@ -80,7 +89,10 @@ impl History {
     pub(crate) fn response(&mut self, request: &str, bytes: &[u8]) {
         let life = self.life(request);
         match serde_json::from_slice::<Value>(bytes) {
-            Ok(response) if response["result"]["status"].is_string() => life.responses.push(response),
+            Ok(response) if response["result"]["status"].is_string() => {
+                life.ended.get_or_insert_with(Instant::now);
+                life.responses.push(response);
+            }
             _ => life.torn += 1,
         }
     }
@@ -100,6 +112,17 @@ impl History {
     /// The response to a request, if it was read.
     pub(crate) fn response_to(&self, request: &str) -> Option<&Value> {
         self.0.get(request)?.responses.first()
+    }
+
+    /// Every request, with its response and when that was first read.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = (&String, Option<(&Value, Instant)>)> {
+        self.0.iter().map(|(request, life)| (request, life.responses.first().zip(life.ended)))
+    }
+
+    /// The first time that somebody was told that some answer of this request is its outcome.
+    pub(crate) fn acknowledged(&self, request: &str) -> Option<Instant> {
+        let attempts = self.0.get(request).into_iter().flat_map(|life| &life.attempts);
+        attempts.filter(|attempt| attempt.reply != Reply::Unknown).map(|attempt| attempt.at).min()
     }
 
     /// Whether this person gave this answer.
@@ -167,6 +190,12 @@ fn judge_one(request: &str, life: &Life, verdict: &mut Verdict) {
         return;
     };
     let result = &response["result"];
+    if life.may_time_out && (result["status"] == "timeout" || result["status"] == "undeliverable") {
+        if let Some(winner) = winners.first() {
+            verdict.found("lost", 1, &format!("{request}: {winner:?} was told it won, and nobody did"));
+        }
+        return;
+    }
     let by = &result["answered_by"];
     let label = label_of(response);
     let is_it =

@@ -1,4 +1,4 @@
-//! A PostgreSQL server on a disk whose power can be cut.
+//! A PostgreSQL server of a gate's own: it can be restarted as an operator does it. On a disk of its own its power can be cut.
 
 use std::os::unix::fs::chown;
 use std::path::Path;
@@ -17,37 +17,48 @@ const START: Duration = Duration::from_secs(60);
 pub(crate) struct Server {
     process: Option<Child>,
     port: u16,
-    disk: Disk,
+    /// Whose power can be cut.
+    disk: Option<Disk>,
     folder: TempDir,
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _gone = self.stop();
+        let _gone = self.stop(Signal::QUIT);
     }
 }
 
 impl Server {
-    /// Makes one and starts it.
-    pub(crate) fn start() -> Result<Self, String> {
-        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let disk = Disk::new(folder.path(), FILE_SYSTEMS[0])?;
+    /// Makes one and starts it, on a disk of its own or in memory where that can be had.
+    pub(crate) fn start(on_disk: bool) -> Result<Self, String> {
+        let memory = Path::new("/dev/shm");
+        let folder = if !on_disk && memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+        let folder = folder.map_err(|error| error.to_string())?;
+        let disk = if on_disk { Some(Disk::new(folder.path(), FILE_SYSTEMS[0])?) } else { None };
         let port = crate::ports::free_port();
-        // The server refuses to run as root.
-        let id = Command::new("id").args(["-u", "postgres"]).output().map_err(|error| format!("id: {error}"))?;
-        let owner = String::from_utf8_lossy(&id.stdout).trim().parse().map_err(|_| "there is no user postgres")?;
-        for path in [folder.path(), disk.mounted()] {
-            chown(path, Some(owner), None).map_err(|error| format!("{}: {error}", path.display()))?;
-        }
         let mut server = Self { process: None, port, disk, folder };
-        let data = server.disk.mounted().join("data");
-        let made = server.program("initdb")?.args(["-U", "askd", "--auth=trust", "-D"]).arg(data).status();
+        if let Some(owner) = owner()? {
+            for path in [server.folder.path(), server.place()] {
+                chown(path, Some(owner), None).map_err(|error| format!("{}: {error}", path.display()))?;
+            }
+        }
+        let data = server.place().join("data");
+        let mut initdb = server.program("initdb")?;
+        if !on_disk {
+            initdb.arg("--no-sync");
+        }
+        let made = initdb.args(["-U", "askd", "--auth=trust", "-D"]).arg(data).status();
         let made = made.map_err(|error| format!("initdb: {error}"))?;
         if !made.success() {
             return Err(format!("initdb: {made}"));
         }
         server.run()?;
         Ok(server)
+    }
+
+    /// Where its files are.
+    fn place(&self) -> &Path {
+        self.disk.as_ref().map_or(self.folder.path(), Disk::mounted)
     }
 
     /// The URL of its own database.
@@ -57,9 +68,15 @@ impl Server {
 
     /// Cuts the power, and turns it on again.
     pub(crate) fn lose_power(&mut self) -> Result<(), String> {
-        self.disk.cut()?;
-        self.stop()?;
-        self.disk.again()?;
+        self.disk.as_ref().ok_or("it has no disk of its own")?.cut()?;
+        self.stop(Signal::QUIT)?;
+        self.disk.as_mut().ok_or("it has no disk of its own")?.again()?;
+        self.run()
+    }
+
+    /// Restarts it as `pg_ctl restart -m fast` does: all connections end, and it writes a checkpoint.
+    pub(crate) fn restart(&mut self) -> Result<(), String> {
+        self.stop(Signal::INT)?;
         self.run()
     }
 
@@ -68,8 +85,10 @@ impl Server {
         let log = self.folder.path().join("log");
         let log = std::fs::File::options().create(true).append(true).open(log).map_err(|error| error.to_string())?;
         let mut command = Command::new("setpriv");
-        command.args(["--reuid", "postgres", "--regid", "postgres", "--clear-groups", name]);
-        command.current_dir(self.disk.mounted()).stdin(Stdio::null()).stderr(log).stdout(Stdio::null());
+        if owner()?.is_some() {
+            command.args(["--reuid", "postgres", "--regid", "postgres", "--clear-groups"]);
+        }
+        command.arg(name).current_dir(self.place()).stdin(Stdio::null()).stderr(log).stdout(Stdio::null());
         Ok(command)
     }
 
@@ -98,13 +117,23 @@ impl Server {
         Ok(())
     }
 
-    /// Ends it and its children at once, without a checkpoint.
-    fn stop(&mut self) -> Result<(), String> {
+    /// Ends it and its children: `QUIT` at once and without a checkpoint.
+    fn stop(&mut self, how: Signal) -> Result<(), String> {
         let Some(mut process) = self.process.take() else { return Ok(()) };
         if let Some(pid) = Pid::from_raw(process.id().cast_signed()) {
             // It may have ended by itself: its disk is gone.
-            let _ended = kill_process(pid, Signal::QUIT);
+            let _ended = kill_process(pid, how);
         }
         process.wait().map(drop).map_err(|error| error.to_string())
     }
+}
+
+/// Who has to own its files and run it: it refuses to run as root.
+fn owner() -> Result<Option<u32>, String> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(None);
+    }
+    let id = Command::new("id").args(["-u", "postgres"]).output().map_err(|error| format!("id: {error}"))?;
+    let id = String::from_utf8_lossy(&id.stdout).trim().parse().map_err(|_| "there is no user postgres")?;
+    Ok(Some(id))
 }

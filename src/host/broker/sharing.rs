@@ -74,7 +74,7 @@ impl Broker {
         let (mut hint, mut told, mut failing) = (shared.hint(), None, false);
         loop {
             tokio::select! {
-                () = self.0.beside.clock.sleep(LOOK) => {}
+                () = self.0.beside.clock.sleep(LOOK), if !on("nopoll") => {}
                 Ok(()) = hint.changed() => {}
                 () = self.leases().begun() => told = None,
             }

@@ -141,6 +141,9 @@ impl Broker {
                 return;
             }
             index.insert_named(ask, named, self.0.set_by);
+            if on("untimed") {
+                let _forgotten = index.take_due(Time::MAX);
+            }
             if (lost && self.leads()) || (owes && (*settled || !on("noresume"))) {
                 self.lanes().owe(ask.id, lost && self.leads());
             }

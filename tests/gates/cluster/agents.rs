@@ -3,16 +3,22 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
+use super::deadlines::Wait;
 use super::{DAEMONS, REMOTE, WIDTH, World, in_folder, remote};
 use crate::PHONES;
 use crate::agent::{Agent, lock, text};
 use crate::daemon::TOKEN;
 use crate::dice::Dice;
 use crate::slack::LABELS;
+
+/// How long a call may take, and one about a question with a deadline: whoever cannot wait calls the next daemon.
+const CALL: Duration = Duration::from_secs(25);
+const HURRY: Duration = Duration::from_secs(3);
 
 /// A token for each group that asks over HTTP.
 pub(super) async fn tokens(http: &reqwest::Client, inbox: SocketAddr) -> Result<Vec<String>, String> {
@@ -26,21 +32,33 @@ pub(super) async fn tokens(http: &reqwest::Client, inbox: SocketAddr) -> Result<
     Ok(tokens)
 }
 
-impl World {
-    /// A call of an agent; `None` if no whole answer came.
-    async fn call(
-        &self,
-        group: usize,
-        process: &str,
-        path: &str,
-        body: Option<&Value>,
-    ) -> Option<(StatusCode, Vec<u8>)> {
-        let url = format!("http://{}/agent/v1{path}", self.doors[1]);
+/// An agent of a group that asks over HTTP.
+struct Caller {
+    world: Arc<World>,
+    group: usize,
+    process: String,
+    /// The daemon that it calls about a question with a deadline.
+    at: usize,
+}
+
+impl Caller {
+    /// A call through the proxy, or, where `hurries`, to one daemon after the other; `None` if no whole answer came.
+    async fn call(&mut self, path: &str, body: Option<&Value>, hurries: bool) -> Option<(StatusCode, Vec<u8>)> {
+        let called = self.call_once(path, body, hurries).await;
+        self.at += usize::from(called.as_ref().is_none_or(|(status, _)| status.is_server_error()));
+        called
+    }
+
+    async fn call_once(&self, path: &str, body: Option<&Value>, hurries: bool) -> Option<(StatusCode, Vec<u8>)> {
+        let Self { world, group, process, at } = self;
+        let (door, at_most) = if hurries { (world.hosts[at % DAEMONS].agents, HURRY) } else { (world.doors[1], CALL) };
+        let url = format!("http://{door}/agent/v1{path}");
         let request = match body {
-            Some(body) => self.http.post(url).json(body),
-            None => self.http.get(url),
+            Some(body) => world.http.post(url).json(body),
+            None => world.http.get(url),
         };
-        let answer = request.bearer_auth(&self.tokens[group]).header("askd-process", process).send().await.ok()?;
+        let request = request.bearer_auth(&world.tokens[*group]).header("askd-process", process).timeout(at_most);
+        let answer = request.send().await.ok()?;
         let status = answer.status();
         Some((status, answer.bytes().await.ok()?.to_vec()))
     }
@@ -52,35 +70,47 @@ pub(super) async fn asks_over_http(world: Arc<World>, group: usize, nth: usize, 
         world.phones.wrote().await;
     }
     let process = format!("p{group}x{nth}");
+    let mut caller = Caller { world: Arc::clone(&world), group, process, at: group };
     for number in 0.. {
         if !world.asking.load(Ordering::SeqCst) {
             return;
         }
-        let request = format!("{}-{nth}-{number}", remote(group));
+        // The pace of a phone's chat is slower than the shortest deadline.
+        let wait = if group < REMOTE { Wait::roll(&mut dice) } else { Wait::Usual };
+        let request = format!("{}-{nth}-{number}{}", remote(group), wait.end());
         lock(&world.history).asked(&request);
         let question = json!({"question": text(&request), "options": LABELS});
-        let body = json!({"type": "ask_user:ask", "request_id": request, "questions": [question]});
+        let mut body = json!({"type": "ask_user:ask", "request_id": request, "questions": [question]});
+        let hurries = wait.timeout().is_some();
+        if let Some(timeout) = wait.timeout() {
+            body["timeoutMs"] = json!(timeout);
+            lock(&world.history).asked_for_a_moment(&request);
+        }
         let mut path = "/asks".to_owned();
         let mut sent = Some(&body);
         while !world.is_over() {
-            let answered = world.call(group, &process, &path, sent).await;
+            let answered = caller.call(&path, sent, hurries).await;
             match (&answered, sent.is_some()) {
-                (Some((StatusCode::OK | StatusCode::CREATED, _)), true) => {
-                    (path, sent) = (format!("/asks/{request}?wait=20"), None);
+                (Some((StatusCode::OK | StatusCode::CREATED, status)), true) => {
+                    world.deadlines.told(&request, status);
+                    (path, sent) = (format!("/asks/{request}?wait={}", if hurries { 1 } else { 20 }), None);
                     continue;
                 }
                 (Some((StatusCode::OK, outcome)), false) => {
                     lock(&world.history).response(&request, outcome);
                     break;
                 }
-                (Some((StatusCode::ACCEPTED, _)), false) => continue,
+                (Some((StatusCode::ACCEPTED, status)), false) => {
+                    world.deadlines.told(&request, status);
+                    continue;
+                }
                 _ => world.broken(),
             }
             tokio::time::sleep(dice.millis(50, 400)).await;
         }
         let taken = json!({});
         while !world.is_over() {
-            match world.call(group, &process, &format!("/asks/{request}/taken"), Some(&taken)).await {
+            match caller.call(&format!("/asks/{request}/taken"), Some(&taken), hurries).await {
                 Some((StatusCode::NO_CONTENT | StatusCode::GONE, _)) => break,
                 _ => world.broken(),
             }
@@ -96,9 +126,14 @@ pub(super) async fn asks_in_folder(world: Arc<World>, group: usize, mut dice: Di
     let host = &world.hosts[group % DAEMONS];
     let mut agent = Agent::new(&host.data(), &in_folder(group), world.forgets);
     while !world.is_over() && !host.is_gone() {
+        for (request, status) in agent.statuses() {
+            world.deadlines.told(request, &status);
+        }
         agent.take(&world.history);
         if world.asking.load(Ordering::SeqCst) && agent.waiting() < WIDTH {
-            agent.ask(&world.history, |_| LABELS.map(str::to_owned).to_vec(), false);
+            let wait = Wait::roll(&mut dice);
+            let labels = |_: &str| LABELS.map(str::to_owned).to_vec();
+            agent.ask_so(&world.history, labels, false, (wait.end(), wait.timeout()));
         }
         tokio::time::sleep(dice.millis(50, 400)).await;
     }

@@ -32,6 +32,9 @@ pub(super) struct Shared<'a> {
 pub(super) struct Host {
     folder: TempDir,
     pub(super) daemon: Daemon,
+    pub(super) name: String,
+    /// Where it listens for agents.
+    pub(super) agents: SocketAddr,
     gone: AtomicBool,
 }
 
@@ -45,10 +48,13 @@ impl Host {
         } else {
             format!("signing_secret = \"{SIGNING_SECRET}\"")
         };
+        let (name, agents) = (format!("host-{number}"), SocketAddr::from(([127, 0, 0, 1], ports[1])));
+        // The one that leads first is only told of changes when it looks, as behind a pooler.
+        let listens = if number == 0 { String::new() } else { format!("listen_url = \"{url}\"\n") };
         let mut settings = format!(
             "data_dir = \"{}\"\n[http]\nlisten = \"127.0.0.1:{}\"\nallowed_hosts = [\"{}\"]\n[web]\ntoken = \"{TOKEN}\"\n\
-             [agents]\nlisten = \"127.0.0.1:{}\"\nallowed_hosts = [\"{}\"]\n[asks]\nmax_open_per_group = 1000\nmax_per_hour_per_group = 100000\n\
-             [postgres]\nurl = \"{url}\"\nlisten_url = \"{url}\"\nnode = \"host-{number}\"\n\
+             [agents]\nlisten = \"127.0.0.1:{}\"\nallowed_hosts = [\"{}\", \"{agents}\"]\n[asks]\nmax_open_per_group = 1000\nmax_per_hour_per_group = 100000\n\
+             [postgres]\nurl = \"{url}\"\n{listens}node = \"{name}\"\n\
              [slack]\nbot_token = \"{BOT_TOKEN}\"\n{clicks}\npace = \"0s\"\napi_url = \"{}\"\n",
             folder.path().join("data").display(),
             ports[0],
@@ -67,7 +73,7 @@ impl Host {
         settings.push_str(&phones.settings(CHANNEL));
         std::fs::write(folder.path().join("askd.toml"), settings).map_err(|error| error.to_string())?;
         let daemon = Daemon::new(folder.path(), sabotage)?;
-        Ok(Self { folder, daemon, gone: AtomicBool::new(false) })
+        Ok(Self { folder, daemon, name, agents, gone: AtomicBool::new(false) })
     }
 
     /// It never comes back, and neither do the agents beside it.
@@ -113,8 +119,10 @@ pub(super) async fn proxy(ports: &[[u16; 2]], which: usize) -> Result<SocketAddr
     Ok(address)
 }
 
-pub(crate) fn sql(url: &str, text: &str) -> Result<(), String> {
+/// Runs this; returns what it says.
+pub(crate) fn sql(url: &str, text: &str) -> Result<String, String> {
     let told = Command::new("psql").args(["-XAtq", "-v", "ON_ERROR_STOP=1", url, "-c", text]).output();
     let told = told.map_err(|error| format!("psql: {error}"))?;
-    if told.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&told.stderr).into_owned()) }
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if told.status.success() { Ok(text(&told.stdout)) } else { Err(text(&told.stderr)) }
 }

@@ -1,9 +1,10 @@
 //! Several daemons with one database: a proxy sends people and agents to any of them, while daemons are killed, one is paused for
-//! longer than its lease, and the database is cut off, or its computer loses its power. Some groups ask through a folder, which one host
+//! longer than its lease, and the database is cut off or restarted, or its computer loses its power. Some groups ask through a folder, which one host
 //! has, and in the end one of these hosts is gone for good. With an odd seed Slack brings clicks over Socket Mode, otherwise by webhook:
 //! an app has one or the other. Some people are asked on their phone. `tests/gates/run` starts the server.
 
 mod agents;
+mod deadlines;
 mod gone;
 mod hosts;
 mod troubles;
@@ -24,6 +25,7 @@ use crate::history::{History, Reply, Verdict};
 use crate::phones::{self, Phones};
 use crate::ports::free_port;
 use crate::slack::{Closed, LABELS, request_of};
+use deadlines::{Deadlines, Wait};
 use gone::{Bereaved, untold};
 use hosts::{Host, Shared, proxy};
 use troubles::{Came, Database};
@@ -80,12 +82,15 @@ struct World {
     phones: Phones,
     closed: Closed,
     history: Mutex<History>,
+    deadlines: Deadlines,
     http: reqwest::Client,
     /// Where the proxy listens, for each of the ports.
     doors: [SocketAddr; 2],
     tokens: Vec<String>,
     /// Whether the database may lose that a response was taken: it comes again then, and has to say the same.
     forgets: bool,
+    /// Whether the leader is overtaken even in a short run.
+    overtakes: bool,
     asking: AtomicBool,
     over: AtomicBool,
     refused: AtomicUsize,
@@ -114,8 +119,8 @@ pub(crate) async fn play(
     let drained = drain(&world, if sabotage.is_some() { STUCK_BROKEN } else { STUCK }).await?;
     world.over.store(true, Ordering::SeqCst);
     while everybody.join_next().await.is_some() {}
-    let bereaved = world.bereaved();
-    let inherited = world.inherit(&bereaved).await;
+    let mut bereaved = world.bereaved();
+    let inherited = world.inherit(&mut bereaved).await;
     let mut verdict = judge(&world, &bereaved, drained);
     let refused = world.refused.load(Ordering::SeqCst);
     let way = if by_socket(seed) { "over Socket Mode" } else { "by webhook" };
@@ -149,12 +154,28 @@ async fn begin(database: &Database, troubles: Troubles, seed: u64, sabotage: Opt
         host.daemon.spawn().await?;
         host.daemon.listening().await?;
     }
-    let http = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).timeout(Duration::from_secs(25));
+    let http = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0);
     let http = http.build().map_err(|error| error.to_string())?;
     let tokens = agents::tokens(&http, doors[0]).await?;
     let (forgets, asking, over) = (troubles == Troubles::OfPower, AtomicBool::new(true), AtomicBool::new(false));
     let (closed, history, refused) = (Closed::default(), Mutex::default(), AtomicUsize::new(0));
-    let world = World { hosts, slack, phones, closed, history, http, doors, tokens, forgets, asking, over, refused };
+    let (deadlines, overtakes) = (Deadlines::default(), sabotage == Some("nofence"));
+    let world = World {
+        hosts,
+        slack,
+        phones,
+        closed,
+        history,
+        deadlines,
+        http,
+        doors,
+        tokens,
+        forgets,
+        overtakes,
+        asking,
+        over,
+        refused,
+    };
     let interactions = (!by_socket).then(|| format!("{}/slack/interactions", world.inbox()));
     world.slack.set_interactivity_url(interactions);
     world.phones.room.started(&world.inbox());
@@ -200,6 +221,12 @@ impl World {
         self.slack.messages(CHANNEL).into_iter().filter_map(|card| Some((request_of(&card)?, card)))
     }
 
+    /// Whether people click on this card now.
+    fn is_clicked(&self, card: &Message) -> bool {
+        let wait = request_of(card).map_or(Wait::Usual, |request| Wait::of(&request));
+        self.deadlines.came(&card.ts).is_none_or(|came| wait.is_clicked(came.elapsed()))
+    }
+
     /// What is left: agents that wait, cards that can still be used, cards and people that were not told how it ended.
     fn left(&self) -> [usize; 4] {
         let waits = lock(&self.history).unanswered().filter(|request| !self.is_bereaved(request)).count();
@@ -218,6 +245,12 @@ async fn clicks(world: Arc<World>, person: &'static str, mut dice: Dice) {
     while !world.is_over() {
         tokio::time::sleep(dice.millis(5, 60)).await;
         let mut cards = world.live();
+        cards.retain(|card| world.is_clicked(card));
+        // Those whose time is nearly over must not wait until all others were clicked.
+        let is_close = |card: &Message| request_of(card).is_some_and(|request| Wait::of(&request) == Wait::Close);
+        if dice.chance(50) && cards.iter().any(is_close) {
+            cards.retain(is_close);
+        }
         if cards.is_empty() {
             continue;
         }
@@ -261,6 +294,8 @@ fn judge(world: &World, bereaved: &Bereaved, drained: bool) -> Verdict {
     let asked_back = world.phones.tell(&mut history, READ);
     let mut verdict = history.judge();
     world.phones.judge(&history, &mut verdict);
+    drop(history);
+    world.judge_deadlines(bereaved, &mut verdict);
     verdict.note(format!("{asked_back} replies asked back"));
     for request in untold(bereaved) {
         verdict.found("untold", 1, &format!("{request}: its card does not say that the agent's host is away"));

@@ -1,7 +1,7 @@
-//! What goes wrong in `cluster`: of the daemons, of their way to the database, and of its computer's power.
+//! What goes wrong in `cluster`: of the daemons, of the database and their way to it, and of its computer's power.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -14,6 +14,10 @@ use crate::server::Server;
 const PAUSE: Duration = Duration::from_secs(40);
 /// A pause takes long, so there is one in so many troubles, and none in a short run.
 const LONG: usize = 10;
+/// The shortest pause of the leader after which another one leads: for daemons that are broken on purpose.
+const OVERTAKEN: Duration = Duration::from_secs(22);
+/// The server is restarted in one of so many troubles.
+const OFTEN: usize = 5;
 const CUT: Duration = Duration::from_secs(3);
 
 /// What goes wrong.
@@ -31,51 +35,52 @@ pub(super) struct Came {
     kills: usize,
     pauses: usize,
     cuts: usize,
+    restarts: usize,
     losses: usize,
     gone: usize,
 }
 
 impl fmt::Display for Came {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kills, pauses, cuts, losses, gone } = self;
+        let Self { kills, pauses, cuts, restarts, losses, gone } = self;
         write!(
             f,
-            "{kills} kills, {pauses} pauses, {cuts} cuts of the database, {losses} losses of its power, {gone} hosts gone for good"
+            "{kills} kills, {pauses} pauses, {cuts} cuts of the database, {restarts} restarts, {losses} losses of its power, {gone} hosts gone for good"
         )
     }
 }
 
 /// The database, as it is got at.
 pub(super) struct Database {
-    /// Its server, where its power can be cut.
-    own: Option<Server>,
-    server: String,
+    own: Server,
     name: String,
 }
 
 impl Database {
     pub(super) fn new(troubles: Troubles, name: String) -> Result<Self, String> {
-        let own = if troubles == Troubles::OfPower { Some(Server::start()?) } else { None };
-        let server = match &own {
-            Some(own) => own.url(),
-            None => std::env::var("ASKD_TEST_POSTGRES").map_err(|error| error.to_string())?,
-        };
-        sql(&server, &format!("create database {name}"))?;
-        Ok(Self { own, server, name })
+        let own = tokio::task::block_in_place(|| Server::start(troubles == Troubles::OfPower))?;
+        sql(&own.url(), &format!("create database {name}"))?;
+        Ok(Self { own, name })
     }
 
     pub(super) fn url(&self) -> Result<String, String> {
-        let (server, _) = self.server.rsplit_once('/').ok_or("the server's URL has no database")?;
+        let server = self.own.url();
+        let (server, _) = server.rsplit_once('/').ok_or("the server's URL has no database")?;
         Ok(format!("{server}/{}", self.name))
     }
 
     /// It ends all connections, and takes none for a while.
     async fn cut_off(&self) -> Result<(), String> {
-        let Self { server, name, .. } = self;
-        sql(server, &format!("alter database {name} allow_connections false"))?;
-        sql(server, &format!("select pg_terminate_backend(pid) from pg_stat_activity where datname = '{name}'"))?;
+        let (server, name) = (self.own.url(), &self.name);
+        sql(&server, &format!("alter database {name} allow_connections false"))?;
+        sql(&server, &format!("select pg_terminate_backend(pid) from pg_stat_activity where datname = '{name}'"))?;
         tokio::time::sleep(CUT).await;
-        sql(server, &format!("alter database {name} allow_connections true"))
+        sql(&server, &format!("alter database {name} allow_connections true")).map(drop)
+    }
+
+    /// The name of the host whose daemon leads.
+    fn leader(&self) -> Result<String, String> {
+        sql(&self.url()?, "select node from askd.groups where until > now()")
     }
 }
 
@@ -89,31 +94,72 @@ impl World {
         came: &mut Came,
     ) -> Result<(), String> {
         let left: Vec<&Host> = self.hosts.iter().filter(|host| !host.is_gone()).collect();
-        let host = left[dice.roll(left.len())];
-        if let Some(own) = &mut database.own {
+        let (host, began) = (left[dice.roll(left.len())], Instant::now());
+        if self.forgets {
             if dice.chance(50) {
-                host.daemon.kill().await;
-                came.kills += 1;
+                self.kill(host, came).await?;
             }
-            tokio::task::block_in_place(|| own.lose_power())?;
+            tokio::task::block_in_place(|| database.own.lose_power())?;
+            self.deadlines.trouble(None, began);
             came.losses += 1;
         } else if round == rounds * 4 / 5 {
             host.go().await;
             came.gone += 1;
+        } else if self.overtakes && round == 0 {
+            self.pause(self.leader(database)?, OVERTAKEN, came).await?;
         } else if rounds >= LONG && round % LONG == LONG / 2 {
-            paused(host).await?;
-            came.pauses += 1;
+            // Every second one is of the leader, who is overtaken meanwhile.
+            let host = if (round / LONG).is_multiple_of(2) { self.leader(database)? } else { host };
+            self.pause(host, PAUSE, came).await?;
+        } else if round % OFTEN == 1 {
+            tokio::task::block_in_place(|| database.own.restart())?;
+            self.deadlines.trouble(None, began);
+            came.restarts += 1;
         } else if dice.chance(25) {
             database.cut_off().await?;
+            self.deadlines.trouble(None, began);
             came.cuts += 1;
         } else {
-            host.daemon.kill().await;
-            came.kills += 1;
+            self.kill(host, came).await?;
         }
         self.revive().await
     }
 
-    /// Starts what does not run, as systemd would.
+    /// The host whose daemon leads, or any other if none does.
+    fn leader(&self, database: &Database) -> Result<&Host, String> {
+        let name = database.leader()?;
+        let leads = self.hosts.iter().find(|host| host.name == name && !host.is_gone());
+        leads.or_else(|| self.hosts.iter().find(|host| !host.is_gone())).ok_or_else(|| "no host is left".to_owned())
+    }
+
+    fn number(&self, host: &Host) -> Option<usize> {
+        self.hosts.iter().position(|other| other.name == host.name)
+    }
+
+    /// Kills its daemon, and starts it again, as systemd would.
+    async fn kill(&self, host: &Host, came: &mut Came) -> Result<(), String> {
+        let began = Instant::now();
+        host.daemon.kill().await;
+        host.daemon.spawn().await?;
+        self.deadlines.trouble(self.number(host), began);
+        came.kills += 1;
+        Ok(())
+    }
+
+    /// Stops its daemon for longer than its lease, and lets it go on: what lay in its sockets is then the first thing that it sees.
+    async fn pause(&self, host: &Host, time: Duration, came: &mut Came) -> Result<(), String> {
+        let pid =
+            host.daemon.pid().await.and_then(|pid| Pid::from_raw(pid.cast_signed())).ok_or("no daemon to pause")?;
+        let began = Instant::now();
+        kill_process(pid, Signal::STOP).map_err(|error| error.to_string())?;
+        tokio::time::sleep(time).await;
+        kill_process(pid, Signal::CONT).map_err(|error| error.to_string())?;
+        self.deadlines.trouble(self.number(host), began);
+        came.pauses += 1;
+        Ok(())
+    }
+
+    /// Starts what does not run.
     pub(super) async fn revive(&self) -> Result<(), String> {
         for host in self.hosts.iter().filter(|host| !host.is_gone()) {
             if !host.daemon.runs().await {
@@ -123,12 +169,4 @@ impl World {
         }
         Ok(())
     }
-}
-
-/// Stops a daemon for longer than its lease, and lets it go on: what lay in its sockets is then the first thing that it sees.
-async fn paused(host: &Host) -> Result<(), String> {
-    let pid = host.daemon.pid().await.and_then(|pid| Pid::from_raw(pid.cast_signed())).ok_or("no daemon to pause")?;
-    kill_process(pid, Signal::STOP).map_err(|error| error.to_string())?;
-    tokio::time::sleep(PAUSE).await;
-    kill_process(pid, Signal::CONT).map_err(|error| error.to_string())
 }

@@ -87,6 +87,7 @@ mod stored;
 mod strangers;
 mod sweep;
 mod systemd;
+mod taking_over;
 mod timing;
 mod traces;
 mod troubles;

@@ -48,7 +48,7 @@ impl Database {
         made
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("{}/{}", self.server.rsplit_once('/').unwrap().0, self.name)
     }
 

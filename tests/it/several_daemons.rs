@@ -39,13 +39,20 @@ impl Cluster {
 
     /// With these settings of the group, and with a promise broken in the first daemon or the others.
     pub(crate) async fn with(count: usize, group: &str, sabotage: Option<(&str, bool)>) -> Option<Self> {
-        let cluster = Self::reached(count, &format!("signing_secret = \"{SIGNING_SECRET}\""), group, sabotage).await?;
+        let by = format!("signing_secret = \"{SIGNING_SECRET}\"");
+        let cluster = Self::reached(count, &by, group, sabotage, false).await?;
         cluster.people_reach(0).await;
         Some(cluster)
     }
 
-    /// The same, and Slack reaches them so.
-    async fn reached(count: usize, by: &str, group: &str, sabotage: Option<(&str, bool)>) -> Option<Self> {
+    /// The same, and Slack reaches them so. `listens`: they tell each other of changes.
+    pub(crate) async fn reached(
+        count: usize,
+        by: &str,
+        group: &str,
+        sabotage: Option<(&str, bool)>,
+        listens: bool,
+    ) -> Option<Self> {
         let database = Database::found()?;
         let slack = Slack::start(Config { pace: Duration::ZERO, ..Config::default() }).await.unwrap();
         let phone = Whatsapp::start(sim()).await.unwrap();
@@ -65,7 +72,10 @@ impl Cluster {
             phone.api_url(),
         );
         let host = |number: usize| {
-            let settings = database.settings(&format!("host-{number}"));
+            let mut settings = database.settings(&format!("host-{number}"));
+            if listens {
+                settings = format!("{settings}listen_url = \"{}\"\n", database.url());
+            }
             let held = format!("owed={}", woken.path().join(HELD).display());
             let world = World::empty().in_files().with_binary().config(&text).more_config(&settings);
             let world = world.env("ASKD_GATE", &held);
@@ -235,7 +245,7 @@ async fn a_question_right_after_a_persons_first_message_is_asked_whichever_daemo
 /// Slack allows ten connections. The daemon that has none takes one over.
 #[tokio::test(flavor = "multi_thread")]
 async fn eight_daemons_hold_a_connection_of_socket_mode_and_the_ninth_takes_over() {
-    let Some(mut cluster) = Cluster::reached(9, &format!("app_token = \"{APP_TOKEN}\""), "", None).await else {
+    let Some(mut cluster) = Cluster::reached(9, &format!("app_token = \"{APP_TOKEN}\""), "", None, false).await else {
         return;
     };
     let slack = &cluster.slack;

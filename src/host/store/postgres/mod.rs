@@ -166,8 +166,8 @@ impl Store for InPostgres {
             self.cache.lock().put(Arc::clone(&ask), version, record::USUAL_BYTES);
             return Ok(Some(ask));
         }
-        self.read_row(id)?;
-        Ok(self.cached(id))
+        let read = self.read_row(id)?;
+        Ok(self.cached(id).or_else(|| read.map(|read| Arc::new(read.ask))))
     }
 
     fn read(&self, _group: &Group, id: AskId) -> Result<Option<Arc<Ask>>, StoreError> {

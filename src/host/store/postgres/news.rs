@@ -111,14 +111,16 @@ async fn changed_since(connection: &mut PgConnection, since: Mark) -> Result<See
 impl InPostgres {
     /// Reads a row anew, and keeps it at hand.
     pub(super) fn read_row(&self, id: AskId) -> Result<Option<Stored>, StoreError> {
-        let row = self.row(id)?;
-        self.cache.lock().remove(id);
-        let stored = row.map(|row| self.keep(&row)).transpose();
-        stored.map_err(|source| StoreError::Damaged { id, source })
+        let before = self.cache.lock().record_of(id).map(|(known, _)| known);
+        let Some(row) = self.row(id)? else {
+            self.cache.lock().remove(id);
+            return Ok(None);
+        };
+        self.keep(&row, before).map(Some).map_err(|source| StoreError::Damaged { id, source })
     }
 
-    /// Keeps a row at hand, unless what is at hand is newer.
-    fn keep(&self, row: &Row) -> Result<Stored, BadRecord> {
+    /// Keeps a row at hand, unless what is at hand is newer. `before` was at hand when the row was read, so it is not.
+    fn keep(&self, row: &Row, before: Option<Version>) -> Result<Stored, BadRecord> {
         let read = row.ask()?;
         // Until it is at hand: a new era takes away all that is.
         let era = self.era.lock();
@@ -136,7 +138,12 @@ impl InPostgres {
         }
         drop(unflushed);
         let mut cache = self.cache.lock();
-        if cache.record_of(id).is_none_or(|(known, _)| known.revision <= version.revision && known != version) {
+        // Nothing is missing meanwhile: another thread may be about to load it.
+        let gives_way = |known: Version| match before {
+            Some(before) if before == known => known != version || known.vouched != version.vouched,
+            Some(_) | None => known.revision <= version.revision && known != version,
+        };
+        if cache.record_of(id).is_none_or(|(known, _)| gives_way(known)) {
             cache.put(Arc::new(stored.ask.clone()), version, row.text().len());
         }
         Ok(stored)
@@ -211,7 +218,7 @@ impl InPostgres {
         *self.listed.lock() = listed;
         let mut news = News { allowed: allowed_of(allowed), documents, ..News::default() };
         for row in rows {
-            match self.keep(&row) {
+            match self.keep(&row, None) {
                 Ok(stored) => news.changed.push(stored),
                 Err(why) => tracing::error!(row = row.id, %why, "a row of askd.asks is damaged"),
             }

@@ -4,6 +4,7 @@ use super::*;
 use crate::host::audit::Noted;
 use crate::host::store::LeftTo;
 use askd_core::{Effect, Time};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 fn step(ask: &Ask, event: Event) -> Arc<Ask> {
@@ -240,4 +241,27 @@ fn so_many_daemons_have_a_seat_and_the_next_one_takes_over() {
     assert_eq!([&third, &one, &other].map(seats), [true, false, true]);
     other.store.close().unwrap();
     assert_eq!([&one, &third].map(seats), [true, true], "it was given up");
+}
+
+/// Another thread's look must not take away what a thread is about to load: what was asked of it would never be done.
+#[test]
+fn an_ask_that_several_threads_read_anew_is_always_there() {
+    let Some(server) = Server::found() else { return };
+    let opened = server.opened("here");
+    let known = Arc::new(ask(1, "g"));
+    opened.store.save(&known, Save::Now).unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..12 {
+            scope.spawn(|| {
+                while !over.load(Ordering::SeqCst) {
+                    assert!(opened.store.find(known.id).unwrap().is_some());
+                }
+            });
+        }
+        // One in a million was missing.
+        let missing = (0..2_000_000).find(|_| opened.store.load(&known.group, known.id).unwrap().is_none());
+        over.store(true, Ordering::SeqCst);
+        assert_eq!(missing, None);
+    });
 }

@@ -89,7 +89,8 @@ struct World {
     tokens: Vec<String>,
     /// Whether the database may lose that a response was taken: it comes again then, and has to say the same.
     forgets: bool,
-    /// Whether the leader is overtaken even in a short run.
+    /// Whether each trouble hits the leader, and whether that one is overtaken even in a short run.
+    aims: bool,
     overtakes: bool,
     asking: AtomicBool,
     over: AtomicBool,
@@ -159,7 +160,7 @@ async fn begin(database: &Database, troubles: Troubles, seed: u64, sabotage: Opt
     let tokens = agents::tokens(&http, doors[0]).await?;
     let (forgets, asking, over) = (troubles == Troubles::OfPower, AtomicBool::new(true), AtomicBool::new(false));
     let (closed, history, refused) = (Closed::default(), Mutex::default(), AtomicUsize::new(0));
-    let (deadlines, overtakes) = (Deadlines::default(), sabotage == Some("nofence"));
+    let (deadlines, aims, overtakes) = (Deadlines::default(), sabotage.is_some(), sabotage == Some("nofence"));
     let world = World {
         hosts,
         slack,
@@ -171,6 +172,7 @@ async fn begin(database: &Database, troubles: Troubles, seed: u64, sabotage: Opt
         doors,
         tokens,
         forgets,
+        aims,
         overtakes,
         asking,
         over,
@@ -291,7 +293,7 @@ fn judge(world: &World, bereaved: &Bereaved, drained: bool) -> Verdict {
     for (request, card) in world.cards() {
         history.card(&request, "slack", !card.elements().is_empty());
     }
-    let asked_back = world.phones.tell(&mut history, READ);
+    let asked_back = world.phones.tell(&mut history, |at| world.deadlines.after(at, READ));
     let mut verdict = history.judge();
     world.phones.judge(&history, &mut verdict);
     drop(history);

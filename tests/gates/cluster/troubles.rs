@@ -94,7 +94,10 @@ impl World {
         came: &mut Came,
     ) -> Result<(), String> {
         let left: Vec<&Host> = self.hosts.iter().filter(|host| !host.is_gone()).collect();
-        let (host, began) = (left[dice.roll(left.len())], Instant::now());
+        let (mut host, began) = (left[dice.roll(left.len())], Instant::now());
+        if self.aims && !self.forgets {
+            host = self.leader(database)?;
+        }
         if self.forgets {
             if dice.chance(50) {
                 self.kill(host, came).await?;

@@ -428,6 +428,30 @@ async fn what_a_daemon_has_stored_just_before_its_death_is_done_by_the_leader() 
     assert_eq!(meanwhile(|| agent.outcome("r2"))["result"]["answers"], json!({"And this?": "no"}));
 }
 
+/// After a crash of the server a number can come twice. The leader still has the first one in mind, because it could not note that the work
+/// was begun.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_the_number_of_other_work_from_before_a_crash_is_done() {
+    let Some(cluster) = Cluster::of(2).await else { return };
+    let agent = cluster.agent(1, "research");
+    cluster.database.query(
+        "create function askd.fail() returns trigger language plpgsql as 'begin raise ''crashed''; end';
+         create trigger fails before delete on askd.owed execute function askd.fail()",
+    );
+    assert_eq!(meanwhile(|| agent.ask("r1", "Deploy?")).0, 201);
+    let first = cluster.card().await;
+    let told = || cluster.hosts[0].world.log().contains("cannot keep up with the other daemons").then_some(());
+    meanwhile(|| within(SOON, "the leader to fail", told));
+    let number = cluster.database.query("select min(number) from askd.owed").concat();
+    cluster.database.query(&format!(
+        "begin; drop trigger fails on askd.owed; delete from askd.owed;
+         alter table askd.owed alter column number restart with {number}; commit"
+    ));
+    assert_eq!(meanwhile(|| agent.ask("r2", "And this?")).0, 201);
+    let second = || cluster.slack.messages(CHANNEL).into_iter().find(|card| card.ts != first.ts).map(drop);
+    cluster.slack.wait_for(SOON, second).await.expect("a card of the second question");
+}
+
 /// The leader knows the question as it was before, and must not go by that.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_daemon_has_stored_is_done_later_if_the_leader_cannot_read_it() {

@@ -8,7 +8,7 @@ use crate::host::store::{Owed, Sharing, StoreError, Stored, Webhook};
 use crate::sabotage::{gate, on};
 use askd_core::{Ask, AskId, Effect, Group, RequestId};
 use parking_lot::Mutex;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,8 +35,8 @@ pub(super) struct Beside {
     /// One look at a time, with when the last one succeeded.
     looked: tokio::sync::Mutex<()>,
     seen: Mutex<Option<Moment>>,
-    /// What is under way for others, and is still noted as owed.
-    paying: Mutex<HashSet<i64>>,
+    /// What is under way for others, and is still noted as owed. After a crash of the database other work may have its number.
+    paying: Mutex<HashMap<i64, (AskId, Vec<Effect>)>>,
     documents: broadcast::Sender<String>,
     /// The computer's, whatever clock the daemon runs by: it is the database's time that passes.
     clock: Clock,
@@ -218,16 +218,17 @@ impl Broker {
         }
         for Owed { number, ask, effects } in &owed {
             // It may be noted as owed for a while longer.
-            if !self.0.beside.paying.lock().insert(*number) {
+            let (broker, id, effects) = (self.clone(), *ask, effects.clone());
+            let known = self.0.beside.paying.lock().insert(*number, (id, effects.clone()));
+            if known.is_some_and(|known| known == (id, effects.clone())) {
                 continue;
             }
-            let (broker, id, effects) = (self.clone(), *ask, effects.clone());
             self.0.ctx.finish_blocking(move || broker.act_for_another(id, effects, RETRY.0));
         }
         let numbers: Vec<i64> = owed.iter().map(|owed| owed.number).collect();
         let paid = numbers.clone();
         self.in_store(move |shared| shared.paid(&paid)).await?;
-        self.0.beside.paying.lock().retain(|number| !numbers.contains(number));
+        self.0.beside.paying.lock().retain(|number, _| !numbers.contains(number));
         Ok(())
     }
 

@@ -117,15 +117,18 @@ pub(crate) async fn play(
         world.phones.room.started(&world.inbox());
     }
     world.asking.store(false, Ordering::SeqCst);
+    let last = Instant::now();
     let drained = drain(&world, if sabotage.is_some() { STUCK_BROKEN } else { STUCK }).await?;
     world.over.store(true, Ordering::SeqCst);
     while everybody.join_next().await.is_some() {}
     let mut bereaved = world.bereaved();
     let inherited = world.inherit(&mut bereaved).await;
+    let took = last.elapsed().as_secs();
     let mut verdict = judge(&world, &bereaved, drained);
     let refused = world.refused.load(Ordering::SeqCst);
     let way = if by_socket(seed) { "over Socket Mode" } else { "by webhook" };
-    verdict.note(format!("{inherited}, clicks {way}, {came}, {refused} calls refused or broken"));
+    verdict
+        .note(format!("{inherited}, clicks {way}, {came}, {refused} calls refused or broken, all over after {took} s"));
     if !verdict.findings().is_empty() && sabotage.is_none() {
         for host in &world.hosts {
             host.keep_log();

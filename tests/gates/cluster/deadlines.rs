@@ -19,6 +19,8 @@ const SOON: Duration = Duration::from_secs(20);
 /// The shortest time that a request may give, in milliseconds, and what it has by default.
 const SHORTEST: u64 = 10_000;
 const USUAL: Duration = Duration::from_secs(30 * 60);
+/// How soon a daemon ends that was paused and overtaken.
+const ENDS: Duration = Duration::from_secs(5);
 /// How much the clocks of two daemons may differ, which follow the database's: each measures how far its own is off.
 const CLOCKS: Duration = Duration::from_millis(200);
 /// When people click on a question that they let wait: around its deadline.
@@ -91,12 +93,15 @@ pub(super) struct Deadlines {
     /// What the agent was told last.
     told: Mutex<HashMap<String, Instant>>,
     troubles: Mutex<Vec<Trouble>>,
+    /// When a daemon went on that had been paused for longer than its lease.
+    resumed: Mutex<Vec<Instant>>,
 }
 
 impl Default for Deadlines {
     fn default() -> Self {
         let day = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { base: (Instant::now(), day), told: Mutex::default(), troubles: Mutex::default() }
+        let (told, troubles, resumed) = Default::default();
+        Self { base: (Instant::now(), day), told, troubles, resumed }
     }
 }
 
@@ -129,6 +134,18 @@ impl Deadlines {
     /// From then until now nobody could be told; `host`: only the agents on that host.
     pub(super) fn trouble(&self, host: Option<usize>, from: Instant) {
         lock(&self.troubles).push(Trouble { host, from, until: Instant::now() });
+    }
+
+    /// A daemon goes on that was paused for longer than its lease.
+    pub(super) fn resumes(&self) {
+        lock(&self.resumed).push(Instant::now());
+    }
+
+    /// Whether a card may come from a call that lay in a paused daemon: nothing can take it back.
+    pub(super) fn follows_a_pause(&self, ts: &str) -> bool {
+        let resumed = lock(&self.resumed);
+        let lay = |came: Instant| resumed.iter().any(|at| (*at..*at + ENDS).contains(&came));
+        self.came(ts).is_some_and(lay)
     }
 
     /// So long after that, not counting the time in which nobody could be told.

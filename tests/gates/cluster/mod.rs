@@ -9,6 +9,7 @@ mod gone;
 mod hosts;
 mod troubles;
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -293,15 +294,22 @@ async fn drain(world: &World, stuck: Duration) -> Result<bool, String> {
 
 fn judge(world: &World, bereaved: &Bereaved, drained: bool) -> Verdict {
     let mut history = lock(&world.history);
+    let (mut seen, mut allowed) = (HashSet::new(), 0);
     for (request, card) in world.cards() {
-        history.card(&request, "slack", !card.elements().is_empty());
+        let is_open = !card.elements().is_empty();
+        // A second one is allowed for each overtaking, if it is closed, too.
+        if !seen.insert(request.clone()) && !is_open && world.deadlines.follows_a_pause(&card.ts) {
+            allowed += 1;
+        } else {
+            history.card(&request, "slack", is_open);
+        }
     }
     let asked_back = world.phones.tell(&mut history, |at| world.deadlines.after(at, READ));
     let mut verdict = history.judge();
     world.phones.judge(&history, &mut verdict);
     drop(history);
     world.judge_deadlines(bereaved, &mut verdict);
-    verdict.note(format!("{asked_back} replies asked back"));
+    verdict.note(format!("{asked_back} replies asked back, {allowed} second cards after a pause"));
     for request in untold(bereaved) {
         verdict.found("untold", 1, &format!("{request}: its card does not say that the agent's host is away"));
     }

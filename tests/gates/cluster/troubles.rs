@@ -156,6 +156,7 @@ impl World {
         let began = Instant::now();
         kill_process(pid, Signal::STOP).map_err(|error| error.to_string())?;
         tokio::time::sleep(time).await;
+        self.deadlines.resumes();
         kill_process(pid, Signal::CONT).map_err(|error| error.to_string())?;
         self.deadlines.trouble(self.number(host), began);
         came.pauses += 1;

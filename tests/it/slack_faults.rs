@@ -245,6 +245,34 @@ async fn a_closing_that_fails_is_tried_until_it_is_done_also_after_a_restart() {
     world.all_closed(SOON).await;
 }
 
+/// The operator mends it; askd does not give the card up before, and a restart does not hide it.
+#[tokio::test]
+async fn a_closing_that_is_refused_is_tried_until_an_operator_has_mended_it_also_after_a_restart() {
+    let mut world = in_slack(Mode::Http).start().await;
+    let updates = |world: &World| world.slack.calls().iter().filter(|call| call.method == "chat.update").count();
+    for (at, (code, restarts)) in
+        [("invalid_auth", true), ("is_archived", false), ("not_in_channel", true)].into_iter().enumerate()
+    {
+        let (id, question) = (format!("r{at}"), format!("Number {at}?"));
+        world.ask(&id, choice(&question, &["a", "b"]));
+        let card = world.card(CHANNEL).await;
+        world.slack.faults().next("chat.update", FaultKind::Error(code.into()), 1);
+        let before = updates(&world);
+        world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
+        world.response(&id).await;
+        until("the refusal", SOON, || (updates(&world) > before).then_some(())).await;
+        until("the refusal to be told", SOON, || world.log().contains(&format!("slack: {code}")).then_some(())).await;
+        if restarts {
+            assert_eq!(world.stop().await, Some(0));
+            world.begin().await;
+        } else {
+            world.later(Duration::from_secs(301));
+        }
+        world.says(CHANNEL, &card.ts, "Answered: a").await;
+        world.all_closed(SOON).await;
+    }
+}
+
 #[tokio::test]
 async fn a_redirect_is_not_followed() {
     let canary = in_slack(Mode::Http).start().await;

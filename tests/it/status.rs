@@ -112,17 +112,42 @@ async fn a_card_that_can_never_be_closed_is_told_with_its_reason() {
     let world = in_slack(Mode::Http).start().await;
     world.ask("r1", choice("Which?", &["a", "b"]));
     let card = world.card(CHANNEL).await;
-    world.slack.faults().next("chat.update", FaultKind::Error("is_archived".into()), 1);
+    world.slack.faults().next("chat.update", FaultKind::Error("cant_update_message".into()), 1);
     world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
     let told =
         world.passes(SOON, "the card", || Some(status(&world)["stuck_cards"][0].clone()).filter(Value::is_object));
     let told = told.await;
     assert_eq!((&told["channel"], &told["chat"]), (&json!("slack"), &json!(CHANNEL)));
-    assert!(told["why"].as_str().unwrap().contains("unarchive"), "{told}");
+    assert!(told["why"].as_str().unwrap().contains("cant_update_message"), "{told}");
     // A busy machine may have others.
     let problems = status(&world)["problems"].as_array().unwrap().clone();
     let fixes: Vec<_> = problems.iter().filter(|it| it["kind"] == "card").map(|it| &it["fix"]).collect();
     assert_eq!(fixes, ["delete the message there"]);
+}
+
+/// What an operator can mend is no reason to give the card up: it is named until it is closed, also after a restart.
+#[tokio::test]
+async fn a_card_whose_closing_is_refused_is_named_until_it_is_closed() {
+    let mut world = in_slack(Mode::Http).start().await;
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    let card = world.card(CHANNEL).await;
+    world.slack.faults().next("chat.update", FaultKind::Error("is_archived".into()), 100);
+    world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
+    world.response("r1").await;
+    for _ in 0..2 {
+        world.later(Duration::from_secs(900));
+        let told =
+            world.passes(SOON, "the card", || Some(status(&world)["stuck_cards"][0].clone()).filter(Value::is_object));
+        let told = told.await;
+        assert_eq!((&told["chat"], &told["why"]), (&json!(CHANNEL), &Value::Null), "{told}");
+        assert_eq!(status(&world)["state"], "degraded");
+        world.stop().await;
+        world.begin().await;
+    }
+    world.slack.faults().clear();
+    world.later(Duration::from_secs(301));
+    world.says(CHANNEL, &card.ts, "Answered: a").await;
+    world.passes(SOON, "all to be well", || (status(&world)["stuck_cards"] == json!([])).then_some(())).await;
 }
 
 #[test]

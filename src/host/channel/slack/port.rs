@@ -20,6 +20,8 @@ use std::time::Duration;
 const HISTORY_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
 /// How long askd tries to read a history; after that nothing can be known.
 const HISTORY_TIMEOUT: Duration = Duration::from_secs(55);
+/// The pause before askd tries again to change a card, after a refusal that an operator can mend.
+const MENDING: Duration = Duration::from_secs(300);
 
 #[async_trait]
 impl Channel for Slack {
@@ -233,8 +235,13 @@ impl Slack {
             match self.0.client.post::<IgnoredAny>("chat.update", chat, &body).await {
                 Ok(_) => {}
                 Err(CallError::Refused { code, .. }) if code == "message_not_found" => {}
-                Err(ref error @ CallError::Refused { ref code, .. }) if is_final(code) => {
+                Err(ref error @ CallError::Refused { ref code, .. }) if is_about_the_message(code) => {
                     return Updated::Never(error.explain());
+                }
+                Err(ref error @ CallError::Refused { ref code, .. }) if is_final(code) => {
+                    let why = error.explain();
+                    tracing::warn!(ask = %ask.id, chat, why, "Slack refused to change a card; askd keeps trying");
+                    return Updated::Later(Some(MENDING));
                 }
                 Err(CallError::RateLimited(wait)) => return Updated::Later(Some(wait)),
                 Err(_) => return Updated::Later(None),
@@ -281,7 +288,15 @@ fn not_posted(error: &CallError) -> Posted {
     }
 }
 
-/// Whether a repeated call would be refused in the same way.
+/// Whether Slack refuses to change this message whatever an operator does about the app, the channel and the workspace.
+fn is_about_the_message(code: &str) -> bool {
+    const ABOUT: &str = "as_user_not_supported cant_update_message edit_window_closed invalid_arguments invalid_blocks \
+        invalid_blocks_format invalid_metadata_format invalid_metadata_schema metadata_too_large msg_blocks_too_long \
+        msg_too_long no_text unknown_method";
+    ABOUT.split_whitespace().any(|known| known == code)
+}
+
+/// Whether a call that is repeated soon would be refused in the same way.
 fn is_final(code: &str) -> bool {
     const FINAL: &str = "access_denied account_inactive as_user_not_supported cant_update_message channel_not_found \
         edit_window_closed ekm_access_denied enterprise_is_restricted invalid_arguments invalid_auth \

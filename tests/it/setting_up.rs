@@ -359,6 +359,38 @@ async fn init_goes_from_nothing_to_an_answered_question_and_destroys_nothing_whe
     let more = files(&set_up);
     let added = more[&set_up.join("askd.toml")].1.strip_prefix(&**settings).expect("nothing is changed");
     assert!(added.contains("[groups.second]") && more.len() == written.len(), "{added}");
+
+    // Beside the daemon: clicks are its own, and nothing else connects.
+    let mut serve = tokio::process::Command::from(askd());
+    serve.args(["serve", "--config"]).arg(set_up.join("askd.toml")).env("ASKD__SLACK__API_URL", slack.api_url());
+    serve.env("ASKD__SLACK__PACE", "0s").env("ASKD__HTTP__LISTEN", "127.0.0.1:0").stderr(Stdio::null());
+    let mut daemon = serve.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true).spawn().unwrap();
+    slack.wait_for(SOON, || (slack.sockets() == 1).then_some(())).await.expect("the daemon");
+    let sockets = slack.sockets_ever();
+    let fourth = ["--group", "fourth", "--in", "slack", "--slack-channel", &link, "--agent", "docker"];
+    let asked = tokio::time::timeout(SOON, init(&fourth)).await.expect("an end").unwrap();
+    assert_eq!(asked.status.code(), Some(2), "{}{}", out(&asked), err(&asked));
+    assert!(
+        out(&asked).contains("A daemon runs on this data folder, and clicks in Slack come to it."),
+        "{}",
+        out(&asked)
+    );
+    assert!(err(&asked).starts_with("askd: --slack-responder is missing: Who can answer?"), "{}", err(&asked));
+    let fourth = init(&[&fourth[..], &["--slack-responder", ALICE]].concat()).await.unwrap();
+    assert_eq!(fourth.status.code(), Some(0), "{}{}", out(&fourth), err(&fourth));
+    let told = out(&fourth);
+    for line in [
+        "A daemon runs on this data folder. After the next step, ask: askd ask --ipc",
+        "Done. The daemon that runs reads the settings at a reload:  sudo systemctl reload askd",
+    ] {
+        assert!(told.contains(line), "{line}\n{told}");
+    }
+    let named = format!("responders = [\"{ALICE}\"] }},\n");
+    let settings = files(&set_up).remove(&set_up.join("askd.toml")).unwrap().1;
+    assert_eq!(settings.matches(&named).count(), 2, "{settings}");
+    assert_eq!(slack.sockets_ever(), sockets, "no second daemon has connected");
+    daemon.start_kill().unwrap();
+    daemon.wait().await.unwrap();
 }
 
 #[test]

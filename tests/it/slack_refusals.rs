@@ -247,6 +247,22 @@ async fn late_clicks_are_told_what_happened_and_copies_are_not() {
     }
 }
 
+/// As under a card of another daemon's with the same app, or one from before the data folder was lost.
+#[tokio::test]
+async fn words_under_an_open_card_of_an_ask_that_is_not_known_get_a_note() {
+    let mut world = in_slack(Mode::Http).start().await;
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    let card = world.card(CHANNEL).await;
+    settled_down(&world, &card.ts).await;
+    world.stop().await;
+    for (path, _) in world.records() {
+        std::fs::remove_file(path).unwrap();
+    }
+    world.begin().await;
+    world.slack.reply_in_thread(CHANNEL, &card.ts, ALICE, "a").expect("sent");
+    world.told(ALICE, "no longer active").await;
+}
+
 #[tokio::test]
 async fn a_click_that_was_lost_works_the_second_time() {
     let (world, card) = asked(Mode::Http).await;

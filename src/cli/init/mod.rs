@@ -12,8 +12,9 @@ mod whatsapp;
 
 use super::group;
 use super::mcp::Program;
-use super::{Exit, USAGE, say, stop_on_signals};
+use super::{Exit, FAILED, USAGE, say, stop_on_signals};
 use crate::host::settings::Settings;
+use crate::host::store::{StoreError, hold};
 use crate::ipc::default_data_dir;
 use anyhow::Context as _;
 use askd_core::Group;
@@ -21,6 +22,7 @@ use asking::{Asked, Question};
 use clap::{Args, ValueEnum};
 use form::{Field, Form};
 use plan::Plan;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Set askd up: ask what it needs, try it, write the settings, and end with one answered question.
@@ -63,6 +65,7 @@ impl Init {
         super::log("error", false)?;
         let form = Form::new();
         let mut plan = Plan::open(self.config.clone().unwrap_or_else(usual_file))?;
+        let before = if plan.is_new() { BTreeSet::new() } else { channels(&plan.settings()?) };
         let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
         let stop = runtime.block_on(async { stop_on_signals() })?;
         let asked = Asked { runtime: &runtime, stop: &stop };
@@ -99,7 +102,7 @@ impl Init {
             let whatsapp = settings.group(&group).is_some_and(whatsapp::comes_first);
             first_question(&form, &settings, &group, &asked, whatsapp)?;
         }
-        say(&format!("\nDone. Start the daemon:  askd serve --config {}", plan.file().display()))?;
+        say(&next_step(&settings, &before, &plan)?)?;
         Ok(())
     }
 
@@ -191,11 +194,49 @@ fn first_question(
     match asked.ask(settings.clone(), group, &question, before)? {
         Some(by) => say(&format!("Answered by {by}."))?,
         None => say(&format!(
-            "A daemon is running on this data folder. Restart it, and ask: askd ask --ipc {} \"Can you read this?\" --confirm",
+            "A daemon runs on this data folder. After the next step, ask: askd ask --ipc {} \"Can you read this?\" --confirm",
             settings.ipc_dir().join(group.as_str()).display()
         ))?,
     }
     Ok(())
+}
+
+/// Whether a daemon runs on this data folder.
+fn is_served(settings: &Settings) -> Result<bool, Exit> {
+    let state = settings.state_dir();
+    if !state.is_dir() {
+        return Ok(false);
+    }
+    match hold(&state) {
+        Ok(_) => Ok(false),
+        Err(StoreError::Held(_)) => Ok(true),
+        Err(error) => Err(Exit::new(FAILED, error)),
+    }
+}
+
+/// The channels that a daemon with these settings connects to.
+fn channels(settings: &Settings) -> BTreeSet<&'static str> {
+    let slack = settings.slack.as_ref().map(|_| "Slack");
+    slack.into_iter().chain(settings.whatsapp.as_ref().map(|_| "WhatsApp")).collect()
+}
+
+/// What a person does now. `before`: the channels that the settings had.
+fn next_step(settings: &Settings, before: &BTreeSet<&str>, plan: &Plan) -> Result<String, Exit> {
+    if !is_served(settings)? {
+        return Ok(format!("\nDone. Start the daemon:  askd serve --config {}", plan.file().display()));
+    }
+    Ok(match channels(settings).into_iter().find(|channel| !before.contains(channel)) {
+        Some(channel) => {
+            format!(
+                "\nDone. The daemon that runs does not know {channel} yet. Restart it:  sudo systemctl restart askd"
+            )
+        }
+        None => {
+            "\nDone. The daemon that runs reads the settings at a reload:  sudo systemctl reload askd\n(or, without \
+                 systemd, kill -HUP and its process id)"
+                .to_owned()
+        }
+    })
 }
 
 fn usual_file() -> PathBuf {

@@ -4,7 +4,7 @@ use super::asking::{Asked, Question};
 use super::files;
 use super::form::{Field, Form};
 use super::plan::Plan;
-use super::quoted;
+use super::{is_served, quoted};
 use crate::cli::{Exit, FAILED, say};
 use crate::clock::Clock;
 use crate::host::SlackVisit;
@@ -57,18 +57,43 @@ impl SlackFlags {
             asked.runtime.block_on(visit.is_in(chat))?;
             Ok(chat.to_owned())
         })?;
-        let people = if self.slack_responder.is_empty() {
-            pressed(form, plan, &chat, group, asked)?
-        } else {
-            let field = Field { flag: "--slack-responder", ..Field::default() };
-            let id = |text: &str| {
-                slack_id(text, &['U', 'W'])
-                    .map(str::to_owned)
-                    .ok_or_else(|| format!("{text:?} holds no member id like U0123ABCD"))
-            };
-            self.slack_responder.iter().map(|text| form.ask(field, Some(text), id)).collect::<Result<_, _>>()?
-        };
+        let people = self.people(form, plan, &chat, group, asked)?;
         Ok(format!("{{ channel = \"slack\", chat = {chat:?}, responders = {people:?} }}"))
+    }
+
+    /// Who can answer: named, or found out by a button.
+    fn people(
+        &self,
+        form: &Form,
+        plan: &Plan,
+        chat: &str,
+        group: &Group,
+        asked: &Asked<'_>,
+    ) -> Result<Vec<String>, Exit> {
+        let field = Field {
+            flag: "--slack-responder",
+            question: "Who can answer? Paste the links of their profiles, or their member ids",
+            ..Field::default()
+        };
+        let ids = |text: &str| {
+            let id = |text: &str| {
+                let id = slack_id(text, &['U', 'W']).map(str::to_owned);
+                id.ok_or_else(|| format!("{text:?} holds no member id like U0123ABCD"))
+            };
+            let ids = text.split([' ', ',']).filter(|text| !text.is_empty()).map(id).collect::<Result<Vec<_>, _>>()?;
+            if ids.is_empty() { Err("at least one person has to be able to answer".to_owned()) } else { Ok(ids) }
+        };
+        if !self.slack_responder.is_empty() {
+            let named = self.slack_responder.iter().map(|text| form.ask(field, Some(text), ids));
+            return Ok(named.collect::<Result<Vec<_>, _>>()?.concat());
+        }
+        match no_button(&plan.settings()?)? {
+            Some(why) => {
+                say(why)?;
+                form.ask(field, None, ids)
+            }
+            None => pressed(form, plan, chat, group, asked),
+        }
     }
 
     /// The tokens, each tried as soon as it is there, and the section that names their files.
@@ -107,6 +132,23 @@ impl SlackFlags {
 fn visit(settings: &Settings) -> Result<SlackVisit, String> {
     let slack = settings.slack.as_ref().ok_or("Slack is not set up")?;
     SlackVisit::new(slack, Clock::system()).map_err(|error| error.to_string())
+}
+
+/// Why no button can find out here who can answer. A second daemon with the same app would get clicks that are meant for
+/// the first one, and would acknowledge and lose them.
+fn no_button(settings: &Settings) -> Result<Option<&'static str>, Exit> {
+    let webhooks = settings.slack.as_ref().is_some_and(|slack| slack.signing_secrets().is_some());
+    Ok(if is_served(settings)? {
+        Some(
+            "A daemon runs on this data folder, and clicks in Slack come to it. So no button finds out who can answer.",
+        )
+    } else if webhooks {
+        Some("Clicks in Slack come by webhooks, which reach the daemon alone. So no button finds out who can answer.")
+    } else if settings.postgres.url.is_some() {
+        Some("Clicks in Slack may come to another daemon on this database. So no button finds out who can answer.")
+    } else {
+        None
+    })
 }
 
 /// Posts a card, and returns who pressed its button.

@@ -34,6 +34,14 @@ pub(super) struct PostedMessages {
     pub(super) partly_read: bool,
 }
 
+/// The message of the bot's that a thread is under.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Parent {
+    pub(super) ask: AskId,
+    /// It has something to press or to fill in.
+    pub(super) is_open: bool,
+}
+
 /// Looks into histories. Slack allows few, so one look is for all who wait for the next one of its chat.
 #[derive(Debug, Default)]
 pub(super) struct Looks {
@@ -140,8 +148,8 @@ impl Slack {
         Ok(posted)
     }
 
-    /// The ask of this card, if the bot posted it.
-    pub(super) async fn ask_of(&self, chat: &str, ts: &str) -> Result<Option<AskId>, CallError> {
+    /// Which ask the bot posted this message for.
+    pub(super) async fn parent(&self, chat: &str, ts: &str) -> Result<Option<Parent>, CallError> {
         let place = [("channel", chat), ("oldest", ts), ("latest", ts), ("inclusive", "true")];
         let wanted = [("limit", "1"), ("include_all_metadata", "true")];
         let arguments: Vec<_> = place.into_iter().chain(wanted).map(|(name, value)| (name, value.to_owned())).collect();
@@ -149,7 +157,9 @@ impl Slack {
         let is_card = |message: &&Message| {
             message.ts == ts && message.metadata.as_ref().is_none_or(|metadata| metadata.event_type != TEXT)
         };
-        Ok(page.messages.iter().find(is_card).and_then(Message::ask))
+        let parent =
+            |message: &Message| Some(Parent { ask: message.ask()?, is_open: message.ask_by_blocks().is_some() });
+        Ok(page.messages.iter().find(is_card).and_then(parent))
     }
 }
 

@@ -2,6 +2,7 @@
 //! it, and only then lets it be acknowledged. A person reads in private why something was refused.
 
 use super::client::CallError;
+use super::history::Parent;
 use super::payload::{Action, Message, MessageEvent, Payload};
 use super::{Slack, render, text};
 use crate::host::broker::Broker;
@@ -168,23 +169,31 @@ impl Inbound {
         };
         // Slack sends it again if that takes too long.
         self.broker.loaded().await;
-        let id = match self.broker.find_anywhere(|broker| broker.by_message(&channel, &thread_ts)).await {
-            Some(id) => Some(id),
-            None if self.slack.is_bot(parent_user_id.as_ref()).await => self.ask_of_card(&channel, &thread_ts).await?,
+        let parent = match self.broker.find_anywhere(|broker| broker.by_message(&channel, &thread_ts)).await {
+            Some(ask) => Some(Parent { ask, is_open: false }),
+            None if self.slack.is_bot(parent_user_id.as_ref()).await => self.parent(&channel, &thread_ts).await?,
             None => None,
         };
-        let Some(id) = id else { return Ok(()) };
+        let Some(parent) = parent else { return Ok(()) };
         if !self.is_our_team(team_id.or(team).as_ref()).await? {
             return Ok(());
         }
-        let Some(ask) = self.load(id, &channel).await? else { return Ok(()) };
-        let Some(route) = route(&ask, &channel) else { return Ok(()) };
-        self.adopt_card(&ask, route, &thread_ts);
-        let may_answer =
-            (ask.outcome().is_none() || ask.is_late_open()) && ask.widgets[route].route.responders.includes(&user);
-        let heard = Heard { message: format!("{channel}:{}", ts.unwrap_or_default()), at: None, names: Names::Message };
         let person = Person { via: Via::Channel(ChannelName::SLACK), id: user, name: None };
-        let actor = Actor { person, team: user_team, channel, thread_ts: Some(thread_ts), modal: None };
+        let actor = Actor { person, team: user_team, channel, thread_ts: Some(thread_ts.clone()), modal: None };
+        let Some(ask) = self.load(parent.ask, &actor.channel).await? else {
+            // Under a closed card people may go on talking.
+            if parent.is_open {
+                self.unknown_question(&actor, parent.ask);
+            }
+            self.remember(event_id.as_deref());
+            return Ok(());
+        };
+        let Some(route) = route(&ask, &actor.channel) else { return Ok(()) };
+        self.adopt_card(&ask, route, &thread_ts);
+        let may_answer = (ask.outcome().is_none() || ask.is_late_open())
+            && ask.widgets[route].route.responders.includes(&actor.person.id);
+        let message = format!("{}:{}", actor.channel, ts.unwrap_or_default());
+        let heard = Heard { message, at: None, names: Names::Message };
         match understood(&ask, &text::typed(&typed), heard) {
             Some(reply) if is_later => {
                 let event = Event::Replied { source: Source::Route(route), person: actor.person.clone(), reply };
@@ -203,10 +212,10 @@ impl Inbound {
         Ok(())
     }
 
-    /// The ask of a card that askd does not know yet, because the reply to its post was lost.
-    async fn ask_of_card(&self, channel: &str, ts: &str) -> Result<Option<AskId>, NotStored> {
-        match self.slack.ask_of(channel, ts).await {
-            Ok(id) => Ok(id),
+    /// Of a card that askd does not know yet, because the reply to its post was lost.
+    async fn parent(&self, channel: &str, ts: &str) -> Result<Option<Parent>, NotStored> {
+        match self.slack.parent(channel, ts).await {
+            Ok(parent) => Ok(parent),
             Err(CallError::Refused { .. }) => Ok(None),
             // Slack sends the reply again.
             Err(_) => Err(NotStored),

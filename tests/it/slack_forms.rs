@@ -228,6 +228,14 @@ async fn in_the_thread_a_label_a_number_or_a_text_answers() {
             world.slack.reply_in_thread(CHANNEL, &card.ts, ALICE, "rather Svelte, I think").unwrap();
             let hint = world.told(ALICE, "not one of the options").await;
             assert!(hint.text.contains("React") && hint.thread_ts.as_deref() == Some(&card.ts), "{}", hint.text);
+            // People agree with each other like that. It is no number.
+            world.slack.reply_in_thread(CHANNEL, &card.ts, BOB, "+1").unwrap();
+            world.told(BOB, "not one of the options").await;
+        } else {
+            // A file without words.
+            world.slack.reply_in_thread(CHANNEL, &card.ts, ALICE, "").unwrap();
+            let hint = world.told(ALICE, "").await;
+            assert_eq!(hint.text, "Please answer in words: askd does not read files.");
         }
         world.slack.reply_in_thread(CHANNEL, &card.ts, ALICE, &as_typed).unwrap();
         let response = world.response("r1").await;

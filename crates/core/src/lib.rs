@@ -34,7 +34,7 @@ pub use reply::{Answers, Given, Heard, Names, Refusal, Reply, Source};
 pub use shown::{printable, shown, turns, without_controls};
 pub use time::Time;
 pub use trouble::{Cause, Reason, Trouble};
-pub use typed::{Mistyped, chosen};
+pub use typed::{Mistyped, chosen, numbered};
 
 use serde::{Deserialize, Serialize};
 use std::ops::Deref;

@@ -27,8 +27,14 @@ pub fn chosen<L: AsRef<str>>(labels: &[L], several: bool, words: &[String]) -> R
 }
 
 fn option<L: AsRef<str>>(labels: &[L], word: &str) -> Option<usize> {
-    let number = || word.trim().parse::<usize>().ok().filter(|number| (1..=labels.len()).contains(number));
-    label_at(labels, word).or_else(|| number().map(|number| number - 1))
+    label_at(labels, word).or_else(|| numbered(word.trim(), labels.len()))
+}
+
+/// The index of the option of this number. A sign is not part of a number: `+1` is what people write when they agree.
+pub fn numbered(word: &str, options: usize) -> Option<usize> {
+    let digits = word.bytes().all(|byte| byte.is_ascii_digit());
+    let number = word.parse::<usize>().ok().filter(|number| digits && (1..=options).contains(number))?;
+    Some(number - 1)
 }
 
 fn parts<L: AsRef<str>>(labels: &[L], word: &str) -> Result<Vec<usize>, Mistyped> {
@@ -68,6 +74,7 @@ mod tests {
             ("0", none("0")),
             ("4", none("4")),
             ("-1", none("-1")),
+            ("+2", none("+2")),
             ("yes,no", none("yes,no")),
             ("  ", Ok(vec![])),
         ] {

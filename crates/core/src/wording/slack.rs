@@ -131,6 +131,9 @@ pub const OTHER_TEAM: &str = "Only members of this workspace can answer.";
 /// To a person who wrote something in a card's thread that is no answer.
 pub fn thread_hint(question: Option<&Question>) -> String {
     let Some(question) = question else { return "Several questions: please answer them on the card.".to_owned() };
+    if question.kind == super::Kind::Text {
+        return "Please answer in words: askd does not read files.".to_owned();
+    }
     let labels: Vec<String> = question.choices.iter().map(|choice| choice.label.clone()).collect();
     let other = if question.custom { " Anything else: use the card." } else { "" };
     format!("That is not one of the options. Reply with one, or its number: {}.{other}", list(&labels))

@@ -9,7 +9,7 @@ use crate::host::broker::Broker;
 use crate::host::channel::{NotStored, apply, load_fitting};
 use askd_core::{
     Ask, AskId, ChannelName, Event, Given, Heard, Kind, Names, Person, Refusal, Reply, Responders, Source, Via,
-    WidgetEvent, wording,
+    WidgetEvent, numbered, wording,
 };
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -330,8 +330,7 @@ fn understood(ask: &Ask, typed: &str, heard: Heard) -> Option<Reply> {
     let given = if question.kind == Kind::Text {
         Given { picks: Vec::new(), text: Some(typed.to_owned()).filter(|text| !text.is_empty()) }
     } else {
-        let number = || typed.trim_end_matches('.').parse::<usize>().ok()?.checked_sub(1);
-        let number = || number().filter(|at| *at < question.choices.len());
+        let number = || numbered(typed.trim_end_matches('.'), question.choices.len());
         Given { picks: vec![question.choice(typed).or_else(number)?], text: None }
     };
     (given.text.is_some() || !given.picks.is_empty()).then_some(Reply::Told { index: 0, given, heard })

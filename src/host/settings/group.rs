@@ -115,6 +115,17 @@ impl GroupSettings {
         }
     }
 
+    /// Each place is asked once: in a chat the first route to it would decide who may answer, and a second card would follow.
+    fn check_places(&self, at: &str, mistakes: &mut Mistakes) {
+        for (index, route) in self.routes.iter().enumerate() {
+            let same = |other: &RouteSettings| other.channel == route.channel && other.chat == route.chat;
+            if let Some(first) = self.routes[..index].iter().position(same) {
+                let more = if route.chat.is_empty() { "" } else { ": name all responders in one route" };
+                mistakes.add(format!("{at}.routes[{index}]"), format!("is the same place as routes[{first}]{more}"));
+            }
+        }
+    }
+
     /// Checks what one key alone cannot show. The group stands under the key `at`.
     pub(super) fn check(&mut self, at: &str, settings: &Settings, mistakes: &mut Mistakes) {
         for (index, route) in self.routes.iter_mut().enumerate() {
@@ -132,6 +143,7 @@ impl GroupSettings {
             let meant = nearest(channel, &known).map(|meant| format!(". Did you mean {meant:?}?")).unwrap_or_default();
             mistakes.add(format!("{at}.channel"), format!("{channel:?} is none of {}{meant}", known.join(", ")));
         }
+        self.check_places(at, mistakes);
         // A group without routes needs no session.
         if self.on_timeout == TimeoutPolicy::AbortTask && self.session.stop.is_none() && !self.routes.is_empty() {
             let why = "abort_task needs a way to stop the session; add it to the group: \

@@ -154,6 +154,24 @@ async fn a_card_whose_reply_was_lost_is_looked_for_after_a_long_absence() {
     world.all_closed(SOON).await;
 }
 
+/// Its time to answer begins when it is found.
+#[tokio::test]
+async fn a_card_that_is_found_late_says_until_when_it_can_be_answered_now() {
+    let world = in_slack(Mode::Http).start().await;
+    let card = unconfirmed(&world, 500, 200).await;
+    is_missed(&world).await;
+    world.later(Duration::from_secs(20));
+    world.slack.faults().clear();
+    world.stored(&card.ts).await;
+    let said = card.visible_text();
+    let anew = || world.slack.message(CHANNEL, &card.ts).filter(|card| card.visible_text() != said);
+    let card = world.passes(SOON, "another deadline", anew).await;
+    assert!(card.has_action("pick:0:0"), "{}", card.visible_text());
+    world.slack.click(CHANNEL, &card.ts, "pick:0:1", ALICE).await.expect("sent");
+    world.says(CHANNEL, &card.ts, "Answered: b").await;
+    world.all_closed(SOON).await;
+}
+
 /// Slack shows an error after 3 s. The disk takes 0.9 s for a sync, and the first click on such a card needs two saves.
 #[tokio::test]
 async fn a_slow_disk_keeps_no_click_waiting_longer_than_slack_does() {

@@ -693,7 +693,10 @@ fn a_lost_reply_is_looked_for_twice_before_anything_is_posted_again() {
     // A history that cannot be read does not lead to a second card for a minute.
     assert_eq!(step.ask.deadline(), after(70));
     let found = again.ask.step(WidgetEvent::Looked(Found::Widget("m1".to_owned())).on(0), after(23));
-    let found = found.unwrap().unwrap().ask;
+    let found = found.unwrap().unwrap();
+    // Its clock begins now, and the card was made before.
+    assert!(found.effects.contains(&WidgetEffect::Update.on(0)));
+    let found = found.ask;
     assert_eq!((found.widgets[0].messages().collect::<Vec<_>>(), found.shown_at()), (vec!["m1"], Some(after(23))));
 }
 

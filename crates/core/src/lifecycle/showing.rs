@@ -139,12 +139,22 @@ impl AskState {
     }
 
     pub(super) fn looked(&mut self, route: usize, found: Found, cx: &mut Context) -> bool {
+        let waited = self.stage == Stage::Posting;
         let Some(widget) = self.widgets.get_mut(route) else { return false };
         let WidgetState::Unknown { at, looks, interrupted, .. } = widget.state else { return false };
         match found {
             Found::Widget(message) => {
                 self.up(route, at, vec![message], cx);
                 self.prove(route, cx);
+                // Its clock starts now, and the card names an earlier deadline.
+                let widget = &mut self.widgets[route];
+                if waited
+                    && widget.route.capabilities.edits
+                    && let Some(card) = widget.state.card_mut()
+                    && card.change()
+                {
+                    cx.act(WidgetEffect::Update.on(route));
+                }
             }
             Found::CannotKnow => self.lost(route, interrupted, cx),
             // A channel's history may lag behind. On WhatsApp our own record says that it never left.

@@ -52,8 +52,7 @@ impl Channel for Slack {
             if let Some(blocked) = render::blocked(ask, attempt) {
                 return vec![blocked];
             }
-            let view = render::CardView::of(ask, attempt, self.clock().now());
-            render::card(&render::CardView { numbered: ask.counts(route), ..view })
+            render::card(&render::CardView::on(ask, route, attempt, self.clock().now()))
         };
         let mut messages = render();
         if messages.len() > 1 {
@@ -208,7 +207,7 @@ impl Slack {
             self.clock().sleep(self.0.settings.pace).await;
             updated
         } else {
-            let messages = render::card(&render::CardView::of(ask, attempt, self.clock().now()));
+            let messages = render::card(&render::CardView::on(ask, route, attempt, self.clock().now()));
             let Some(card) = messages.last() else { return Updated::Done };
             self.update_cards(ask, route, card).await
         }

@@ -77,6 +77,11 @@ impl<'a> CardView<'a> {
         Self { id, group, content, attempt, numbered: true, until, timed_out: None }
     }
 
+    /// The same on this route: a try that does not count carries no number.
+    pub(super) fn on(ask: &'a Ask, route: usize, attempt: u8, now: Time) -> Self {
+        Self { numbered: ask.counts(route), ..Self::of(ask, attempt, now) }
+    }
+
     /// The card as it looks after the timeout, while an answer is still accepted.
     pub(super) fn late(ask: &'a Ask, attempt: u8, at: Time) -> Self {
         Self { timed_out: Some(at), ..Self::of(ask, attempt, at) }

@@ -50,6 +50,27 @@ fn ask_of(content: Content, session: SessionRules) -> Ask {
     ask.step(posted, NOW).unwrap().unwrap().ask
 }
 
+#[test]
+fn a_try_that_does_not_count_carries_no_number_in_its_heading() {
+    let ask = Ask::accept(
+        accepted(content(None, None, vec![draft("Which?", "select", &["a"])]), SessionRules::default()),
+        NOW,
+    );
+    let mut ask = ask.ask.step(Event::Viewed, NOW).unwrap().unwrap().ask;
+    let headed = |ask: &Ask| {
+        let messages = card(&CardView::on(ask, 0, ask.widgets[0].attempt, NOW));
+        json!(messages[0].blocks).to_string().contains("retry attempt")
+    };
+    for failed in 0..5 {
+        assert_eq!(headed(&ask), (1..=3).contains(&failed), "{failed} tries have failed");
+        let now = NOW + Duration::from_secs(300 * failed);
+        ask = ask.step(WidgetEvent::SlotGranted.on(0), now).unwrap().unwrap().ask;
+        let posted = Posted::NotPosted { retry_after_millis: None, trouble: askd_core::Trouble::NoConnection };
+        let attempt = ask.widgets[0].attempt;
+        ask = ask.step(WidgetEvent::Posted { attempt, posted }.on(0), now).unwrap().unwrap().ask;
+    }
+}
+
 fn accepted(content: Content, session: SessionRules) -> Accepted {
     let route = Route {
         channel: ChannelName::SLACK,

@@ -204,6 +204,12 @@ async fn a_choice_in_a_form_can_be_taken_back_for_a_text() {
     let both = [("choice:0", chosen(&["1"])), ("text:0", typed("mine"))];
     world.slack.submit(CHANNEL, &card.ts, &both, "submit", ALICE).await.expect("sent");
     world.told(ALICE, "not both").await;
+    // "Other" without words is no skip, though the question may be skipped.
+    let blank = [("choice:0", chosen(&["other"])), ("choice:1", chosen(&["other"]))];
+    world.slack.submit(CHANNEL, &card.ts, &blank, "submit", ALICE).await.expect("sent");
+    let note = world.told(ALICE, "Please also answer").await;
+    assert!(note.text.contains("Two?") && !note.text.contains("One?"), "{}", note.text);
+    assert!(world.response_now("r1").is_none());
     let other = [("choice:0", chosen(&["other"])), ("choice:1", chosen(&["skip"]))];
     world.slack.submit(CHANNEL, &card.ts, &other, "submit", ALICE).await.expect("sent");
     assert_eq!(world.response("r1").await["result"]["answers"], json!({"One?": "mine"}));

@@ -73,7 +73,7 @@ impl Reply {
 pub struct Given {
     /// Indices of choices.
     pub picks: Vec<usize>,
-    /// Something typed.
+    /// Something typed. A blank text is that of a person who chose to type and did not: that skips nothing.
     pub text: Option<String>,
 }
 
@@ -264,7 +264,9 @@ impl Question {
             return Err(self.not_offered(&(stray + 1).to_string()));
         }
         match (picks.len(), text) {
-            (0, None) if self.required => return Err(Refusal::Missing { questions: vec![self.text.clone()] }),
+            (0, None) if self.required || given.text.is_some() => {
+                return Err(Refusal::Missing { questions: vec![self.text.clone()] });
+            }
             (0, None) => return Ok(None),
             (_, Some(text)) if !self.takes_text() => return Err(self.not_offered(text)),
             (1.., Some(_)) if self.kind != Kind::MultiSelect => {
@@ -383,6 +385,10 @@ mod tests {
     fn all_that_is_missing_is_named_at_once_and_optional_ones_may_be_left_out() {
         let questions = questions(&[("text", true), ("select", false), ("confirm", true)]);
         assert_eq!(questions.answer(&[]), Err(Refusal::Missing { questions: vec!["q0".to_owned(), "q2".to_owned()] }));
+        let blank = Given { text: Some(" ".to_owned()), ..Given::default() };
+        let all = [(0, blank.clone()), (1, blank), (2, Given { picks: vec![0], text: None })];
+        let missing = Refusal::Missing { questions: vec!["q0".to_owned(), "q1".to_owned()] };
+        assert_eq!(questions.answer(&all), Err(missing), "to type was chosen");
         let text = Given { text: Some("x".to_owned()), ..Given::default() };
         let pick = Given { picks: vec![1], ..Given::default() };
         let answers = questions.answer(&[(0, text), (2, pick)]).unwrap();

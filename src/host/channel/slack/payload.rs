@@ -211,13 +211,21 @@ impl Payload {
             let Some(block_id) = BlockId::parse(block_id).filter(|block_id| block_id.ask == ask) else { continue };
             for value in elements.values() {
                 if let Some(question) = block_id.question('q') {
-                    let selected = value.selected_option.iter().chain(&value.selected_options);
-                    let values = selected.map(|option| option.value.as_str());
-                    let choices = values.filter(|value| ![OTHER, SKIP].contains(value));
-                    let picks = choices.map(|value| value.parse().unwrap_or(NOT_OFFERED));
-                    form.entry(question).or_default().picks.extend(picks);
+                    let given = form.entry(question).or_default();
+                    for option in value.selected_option.iter().chain(&value.selected_options) {
+                        match &*option.value {
+                            SKIP => {}
+                            // Without words it is no answer, and it is no skip either.
+                            OTHER => given.text = Some(given.text.take().unwrap_or_default()),
+                            value => given.picks.push(value.parse().unwrap_or(NOT_OFFERED)),
+                        }
+                    }
                 } else if let Some(question) = block_id.question('t') {
-                    form.entry(question).or_default().text.clone_from(&value.typed);
+                    let typed = value.typed.as_ref().filter(|typed| !typed.trim().is_empty());
+                    let given = form.entry(question).or_default();
+                    given.text = typed.cloned().or(given.text.take());
+                    // Who opens a modal wants to type, too.
+                    given.text = given.text.take().or((self.kind == "view_submission").then(String::new));
                 }
             }
         }
@@ -313,7 +321,7 @@ mod tests {
         });
         let given =
             |picks: &[usize], text: Option<&str>| Given { picks: picks.to_vec(), text: text.map(str::to_owned) };
-        let expected = vec![(0, given(&[1], None)), (1, given(&[0, 2], Some("mine"))), (2, given(&[], None))];
+        let expected = vec![(0, given(&[1], None)), (1, given(&[0, 2], Some("mine"))), (2, given(&[], Some("")))];
         assert_eq!(interaction("do", "submit", "submit", &values), Some(Action::Reply(Reply::Whole(expected))));
     }
 

@@ -299,6 +299,14 @@ async fn ten_questions_at_their_limits_are_asked_and_answered() {
     let shown = all.iter().map(askd_sim::slack::Message::visible_text).collect::<String>();
     assert_eq!(shown.matches("· part 2 of").count(), 1, "a text whose reply was lost is not posted again");
     assert!(shown.contains("part 1 of") && shown.contains("10. 9 word"));
+    // Only the last part is brought up to date, so only it says until when; and only it is answered.
+    assert_eq!(shown.matches("answer until").count(), 1);
+    assert_eq!(shown.matches("research asks · part").count(), all.len() - 1, "{shown}");
+    world.slack.reply_in_thread(CHANNEL, &all[1].ts, ALICE, "the first one").unwrap();
+    world.slack.reply_in_thread(CHANNEL, &all[1].ts, STRANGER, "which one?").unwrap();
+    let hint = world.told(ALICE, "on the last part").await;
+    assert_eq!(hint.thread_ts.as_deref(), Some(&*all[1].ts));
+    assert!(world.slack.ephemerals(STRANGER).is_empty(), "people may talk about it");
     let fill = [("choice:0", chosen(&["9"])), ("choice:1", chosen(&["0", "9"]))];
     world.slack.submit(CHANNEL, &card.ts, &fill, "submit", ALICE).await.expect("sent");
     let response = world.response("r1").await;

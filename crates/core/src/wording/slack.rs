@@ -13,6 +13,11 @@ pub fn slack_who(group: &str, until: &str) -> String {
     format!("*{group}* asks · answer until {until}")
 }
 
+/// Who asks, over a text that goes before the card. It is never changed, so it names no time.
+pub fn slack_asks(group: &str) -> String {
+    format!("*{group}* asks")
+}
+
 /// The same, of a card that is closed.
 pub fn slack_asked(group: &str) -> String {
     format!("*{group}* asked")
@@ -138,6 +143,9 @@ pub fn thread_hint(question: Option<&Question>) -> String {
     let other = if question.custom { " Anything else: use the card." } else { "" };
     format!("That is not one of the options. Reply with one, or its number: {}.{other}", list(&labels))
 }
+
+/// To a person who replied under a text that goes before a card.
+pub const SLACK_LAST_PART: &str = "Please answer below, on the last part: replies here are not read.";
 
 /// What is wrong when Slack refuses to show something for good, and how an operator fixes it.
 pub fn slack_refuses(code: &str, needed: Option<&str>) -> String {

@@ -38,6 +38,8 @@ pub(super) struct PostedMessages {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Parent {
     pub(super) ask: AskId,
+    /// It is a text that goes before the card.
+    pub(super) is_text: bool,
     /// It has something to press or to fill in.
     pub(super) is_open: bool,
 }
@@ -154,12 +156,11 @@ impl Slack {
         let wanted = [("limit", "1"), ("include_all_metadata", "true")];
         let arguments: Vec<_> = place.into_iter().chain(wanted).map(|(name, value)| (name, value.to_owned())).collect();
         let page: Page = self.0.client.get("conversations.history", chat, &arguments).await?;
-        let is_card = |message: &&Message| {
-            message.ts == ts && message.metadata.as_ref().is_none_or(|metadata| metadata.event_type != TEXT)
+        let parent = |message: &Message| {
+            let is_text = message.metadata.as_ref().is_some_and(|metadata| metadata.event_type == TEXT);
+            Some(Parent { ask: message.ask()?, is_text, is_open: message.ask_by_blocks().is_some() })
         };
-        let parent =
-            |message: &Message| Some(Parent { ask: message.ask()?, is_open: message.ask_by_blocks().is_some() });
-        Ok(page.messages.iter().find(is_card).and_then(parent))
+        Ok(page.messages.iter().find(|message| message.ts == ts).and_then(parent))
     }
 }
 

@@ -170,7 +170,7 @@ impl Inbound {
         // Slack sends it again if that takes too long.
         self.broker.loaded().await;
         let parent = match self.broker.find_anywhere(|broker| broker.by_message(&channel, &thread_ts)).await {
-            Some(ask) => Some(Parent { ask, is_open: false }),
+            Some(ask) => Some(Parent { ask, is_text: false, is_open: false }),
             None if self.slack.is_bot(parent_user_id.as_ref()).await => self.parent(&channel, &thread_ts).await?,
             None => None,
         };
@@ -189,9 +189,16 @@ impl Inbound {
             return Ok(());
         };
         let Some(route) = route(&ask, &actor.channel) else { return Ok(()) };
-        self.adopt_card(&ask, route, &thread_ts);
         let may_answer = (ask.outcome().is_none() || ask.is_late_open())
             && ask.widgets[route].route.responders.includes(&actor.person.id);
+        if parent.is_text {
+            if may_answer {
+                self.tell(&actor, wording::SLACK_LAST_PART);
+            }
+            self.remember(event_id.as_deref());
+            return Ok(());
+        }
+        self.adopt_card(&ask, route, &thread_ts);
         let message = format!("{}:{}", actor.channel, ts.unwrap_or_default());
         let heard = Heard { message, at: None, names: Names::Message };
         match understood(&ask, &text::typed(&typed), heard) {

@@ -274,15 +274,17 @@ fn split(view: &CardView<'_>, notice: &str) -> Vec<Message> {
         }
     }
     let count = packed.len() + 1;
-    let first_line = |part: usize| format!("{} {}", byline(view), wording::slack_part(part, count));
+    let asks = wording::slack_asks(view.group.as_str());
+    let first_line = |who: &str, part: usize| format!("{who} {}", wording::slack_part(part, count));
     let mut messages: Vec<Message> = packed
         .into_iter()
         .enumerate()
         .map(|(part, mut blocks)| {
-            blocks.insert(0, context(&first_line(part + 1)));
+            blocks.insert(0, context(&first_line(&asks, part + 1)));
             Message { text: notice.to_owned(), blocks }
         })
         .collect();
-    messages.push(Message { text: notice.to_owned(), blocks: form(view, &first_line(count), true) });
+    let blocks = form(view, &first_line(&byline(view), count), true);
+    messages.push(Message { text: notice.to_owned(), blocks });
     messages
 }

@@ -2,6 +2,7 @@
 //! has been verified before.
 
 use super::render::{OTHER, SKIP};
+use super::text;
 use askd_core::{AskId, Given, Reply};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -221,9 +222,9 @@ impl Payload {
                         }
                     }
                 } else if let Some(question) = block_id.question('t') {
-                    let typed = value.typed.as_ref().filter(|typed| !typed.trim().is_empty());
+                    let typed = value.typed.as_deref().map(text::copied).filter(|typed| !typed.trim().is_empty());
                     let given = form.entry(question).or_default();
-                    given.text = typed.cloned().or(given.text.take());
+                    given.text = typed.or(given.text.take());
                     // Who opens a modal wants to type, too.
                     given.text = given.text.take().or((self.kind == "view_submission").then(String::new));
                 }
@@ -314,7 +315,7 @@ mod tests {
             block("q0"): {"choice:0": {"type": "radio_buttons", "selected_option": {"value": "1"}}},
             block("t0"): {"text:0": {"type": "plain_text_input", "value": null}},
             block("q1"): {"choice:1": {"type": "checkboxes", "selected_options": [{"value": "0"}, {"value": "2"}]}},
-            block("t1"): {"text:1": {"type": "plain_text_input", "value": "mine"}},
+            block("t1"): {"text:1": {"type": "plain_text_input", "value": "mi\u{2060}ne"}},
             block("q2"): {"choice:2": {"type": "radio_buttons", "selected_option": {"value": "other"}}},
             other: {"text:1": {"type": "plain_text_input", "value": "of another ask"}},
             "elsewhere": {"x": {"value": "y"}},

@@ -295,5 +295,10 @@ pub(super) fn typed(text: &str) -> String {
         rest = after;
     }
     plain.push_str(rest);
-    plain.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    copied(&plain.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+}
+
+/// What a person typed, without the joints of a card that it was copied from.
+pub(super) fn copied(typed: &str) -> String {
+    typed.replace(JOINT, "")
 }

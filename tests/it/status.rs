@@ -1,7 +1,7 @@
 //! How the daemon is: `GET /api/v1/status` and `askd status`.
 
 use crate::harness::{SOON, World, askd, choice, within};
-use crate::in_slack::{ALICE, CHANNEL, Mode, in_slack};
+use crate::in_slack::{ALICE, CHANNEL, Mode, STRANGER, in_slack};
 use askd_sim::slack::FaultKind;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
@@ -105,6 +105,25 @@ async fn a_refused_token_is_named_with_its_fix_and_a_connection_that_is_back_is_
     world.later(Duration::from_secs(60));
     world.passes(SOON, "it to be back", || (slack(&world)["connected"] == true).then_some(())).await;
     assert_eq!(status(&world)["state"], "ready");
+}
+
+/// Nobody clicks and nobody asks: askd finds out by itself.
+#[tokio::test]
+async fn slack_that_is_back_counts_as_connected_though_nothing_else_calls_it() {
+    let world = in_slack(Mode::Http).start().await;
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    let card = world.card(CHANNEL).await;
+    world.stored(&card.ts).await;
+    let connected = |world: &World| status(world)["channels"][0]["connected"] == true;
+    world.slack.faults().next("chat.postEphemeral", FaultKind::Status(503), 3);
+    world.slack.faults().next("auth.test", FaultKind::Status(503), 1);
+    world.slack.click(CHANNEL, &card.ts, "pick:0:0", STRANGER).await.expect("sent");
+    world.passes(SOON, "the failure", || (!connected(&world)).then_some(())).await;
+    let notes = || world.slack.calls().iter().filter(|call| call.method == "chat.postEphemeral").count();
+    world.passes(SOON, "the last try", || (notes() == 3).then_some(())).await;
+    world.later(Duration::from_secs(60));
+    world.passes(SOON, "it to be back", || connected(&world).then_some(())).await;
+    assert_eq!(world.raw("GET", "/readyz", "", "").1, "ready\n");
 }
 
 #[tokio::test]

@@ -121,7 +121,10 @@ impl Adapter for Slack {
     /// Finds out who the bot is and, with an app token, connects.
     fn start(&self, broker: &Broker) {
         let slack = self.clone();
-        self.0.ctx.spawn(async move { slack.introduce().await });
+        self.0.ctx.spawn(async move {
+            slack.introduce().await;
+            slack.notice_its_return().await;
+        });
         if let SlackTransport::Socket(app_token) = &self.0.settings.transport {
             let (inbound, app_token) = (Inbound::new(self.clone(), broker.clone()), app_token.clone());
             self.0.ctx.serve(async move { socket::run(&inbound, &app_token).await });
@@ -146,6 +149,22 @@ impl Slack {
                 Err(error) => self.log_failure(error),
             }
             self.clock().sleep(backoff.pause()).await;
+        }
+    }
+
+    /// Calls `auth.test` while Slack is away: nothing else may call for hours, and would notice that it is back.
+    async fn notice_its_return(&self) {
+        loop {
+            self.0.client.fails().await;
+            let mut backoff = Backoff::new(AUTH_PAUSES.0, AUTH_PAUSES.1);
+            loop {
+                self.clock().sleep(backoff.pause()).await;
+                if self.0.client.problem().is_none() {
+                    break;
+                }
+                // What comes of it is noted with every call.
+                let _noted = self.0.client.post::<IgnoredAny>("auth.test", "", &json!({})).await;
+            }
         }
     }
 

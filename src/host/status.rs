@@ -148,6 +148,7 @@ impl Status {
         let mut problems: Vec<ProblemView> =
             judged.as_ref().err().map(|why| ProblemView::of_daemon(why)).into_iter().collect();
         problems.extend(channels.iter().filter_map(ProblemView::of_channel));
+        problems.extend(self.not_running().into_iter().map(ProblemView::of_missing));
         problems.extend(groups.iter().filter_map(ProblemView::of_group));
         problems.extend(self.broker.silent_hosts(REPORTED).into_iter().map(ProblemView::of_host));
         problems.extend(overview.stuck.iter().map(ProblemView::of_card));
@@ -178,6 +179,16 @@ impl Status {
         };
         let up = self.channels.standing().map(|(name, problem)| (name.to_string(), i64::from(problem.is_none())));
         self.broker.metrics().text(of_groups(|tally| tally.open), of_groups(|tally| tally.uncollected), up.collect())
+    }
+
+    /// The channels of routes that a reload brought, and that the daemon was started without.
+    fn not_running(&self) -> BTreeSet<ChannelName> {
+        let settings = self.broker.settings();
+        let groups = settings.configured().filter_map(|group| settings.group(&group).cloned());
+        let routes = groups.chain(settings.unconfigured().cloned()).flat_map(|group| group.routes);
+        let named: BTreeSet<ChannelName> = routes.map(|route| route.channel).collect();
+        let runs: BTreeSet<ChannelName> = self.channels.standing().map(|(name, _)| name).collect();
+        named.difference(&runs).copied().collect()
     }
 
     fn groups(&self, overview: &Overview) -> Vec<GroupView> {
@@ -223,6 +234,13 @@ impl ProblemView {
         let ChannelView { name, title, since, why, fix, .. } = channel;
         let line = format!("{title} is not connected: {}", why.as_ref()?);
         Some(Self { kind: "channel", about: Some(name.to_string()), line, fix: fix.clone()?, since: *since })
+    }
+
+    fn of_missing(name: ChannelName) -> Self {
+        let line =
+            format!("{} does not run, and routes of groups lead to it: questions there cannot be shown", name.title());
+        let fix = "restart askd: a reload starts no channel (sudo systemctl restart askd)".to_owned();
+        Self { kind: "channel", about: Some(name.to_string()), line, fix, since: None }
     }
 
     fn of_group(group: &GroupView) -> Option<Self> {

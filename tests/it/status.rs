@@ -1,6 +1,6 @@
 //! How the daemon is: `GET /api/v1/status` and `askd status`.
 
-use crate::harness::{SOON, World, askd, choice, within};
+use crate::harness::{NOBODY, SOON, World, askd, choice, within};
 use crate::in_slack::{ALICE, CHANNEL, Mode, STRANGER, in_slack};
 use askd_sim::slack::FaultKind;
 use serde_json::{Value, json};
@@ -167,6 +167,20 @@ async fn a_card_whose_closing_is_refused_is_named_until_it_is_closed() {
     world.later(Duration::from_secs(301));
     world.says(CHANNEL, &card.ts, "Answered: a").await;
     world.passes(SOON, "all to be well", || (status(&world)["stuck_cards"] == json!([])).then_some(())).await;
+}
+
+#[test]
+fn a_reload_that_brings_routes_of_a_channel_that_does_not_run_is_named() {
+    let world = World::empty().with_binary().config("[groups.a]\n").started();
+    assert_eq!(status(&world)["state"], "ready");
+    let slack = format!("[slack]\nbot_token = \"xoxb-1\"\nsigning_secret = \"s\"\napi_url = \"http://{NOBODY}/api\"\n");
+    let group = "[groups.a]\nroutes = [{ channel = \"slack\", chat = \"C1\", responders = [\"U1\"] }]\n";
+    std::fs::write(world.dir.path().join("askd.toml"), slack + group).unwrap();
+    world.signal(rustix::process::Signal::HUP);
+    let told = within(SOON, "the problem", || Some(status(&world)).filter(|status| status["state"] == "degraded"));
+    let problem = &told["problems"][0];
+    assert_eq!((&problem["kind"], &problem["about"]), (&json!("channel"), &json!("slack")), "{told}");
+    assert!(problem["fix"].as_str().unwrap().starts_with("restart askd"), "{problem}");
 }
 
 #[test]

@@ -84,6 +84,33 @@ async fn a_test_question_is_shown_withdrawn_and_leaves_nothing_behind() {
     assert_eq!(world.stop().await, Some(0));
 }
 
+/// The inbox would show any question. The doctor looks where people are to see it first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_test_question_that_is_shown_elsewhere_than_on_the_first_route_is_a_fault() {
+    let mut world = in_slack(Mode::Http).group("}]", "}, { channel = \"web\" }]").with_binary().start().await;
+    let folder = world.data().join("ipc/research/tasks");
+    world.until("the group's folders", || folder.exists()).await;
+    assert_eq!(doctor_with(&world, "", &["--send"]).await.0, []);
+    world.slack.invite_bot(CHANNEL, false);
+    let (faults, text) = doctor_with(&world, "", &["--send"]).await;
+    assert!(faults.iter().any(|(check, _)| check == "test question research"), "{text}");
+    assert!(text.contains("it was shown in web, and not in slack"), "{text}");
+    assert_eq!(world.stop().await, Some(0));
+}
+
+/// The daemon does not know Slack; no secret is wrong.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_daemon_that_was_started_without_slack_is_to_be_restarted() {
+    let world = World::empty().with_binary().config("[groups.research]\n").started();
+    let folder = world.data().join("ipc/research/tasks");
+    world.until("the group's folders", || folder.exists()).await;
+    let closed = format!("http://127.0.0.1:{}", free_port());
+    let slack = format!("[slack]\nbot_token = \"xoxb-1\"\nsigning_secret = \"s\"\napi_url = \"{closed}/api\"\n");
+    let (faults, text) = doctor(&world, &slack).await;
+    let fix = faults.iter().find(|(check, _)| check == "slack webhook").map(|(_, fix)| fix.as_str());
+    assert!(fix.is_some_and(|fix| fix.starts_with("restart the daemon")), "{text}");
+}
+
 /// A daemon in a process of its own, on Slack and WhatsApp.
 async fn world() -> World {
     let poor = Token { secret: "xoxb-poor".into(), scopes: vec!["chat:write".into()] };

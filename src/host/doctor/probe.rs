@@ -31,6 +31,24 @@ pub(super) struct Said {
     pub(super) scopes: Option<String>,
 }
 
+/// What is wrong if the daemon did not take what was signed with the secret under this key, and how to mend it.
+pub(super) fn not_taken(status: u16, key: &str) -> (String, String) {
+    match status {
+        401 => (
+            format!("the daemon has another {key} than the settings"),
+            format!("reload the daemon, so that it reads {key} again: sudo systemctl reload askd"),
+        ),
+        404 => (
+            "the daemon was started without this channel".to_owned(),
+            "restart the daemon, a reload starts no channel: sudo systemctl restart askd".to_owned(),
+        ),
+        status => (
+            format!("the daemon answered with HTTP status {status}"),
+            "its log says why; without a word there, look at what stands in front of http.webhook_listen".to_owned(),
+        ),
+    }
+}
+
 impl Said {
     pub(super) fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_default()

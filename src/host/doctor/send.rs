@@ -52,11 +52,19 @@ async fn send(client: &Client, group: &Group, settings: &Settings, probe: &Probe
         let asks = asks.map_err(|error| error.to_string())?;
         if let Some(ask) = asks["asks"].as_array().into_iter().flatten().find(|ask| ask["request_id"] == *id) {
             let channel = ask["channel"].as_str().unwrap_or_default();
+            let cause = ask["cause_line"].as_str();
+            let first =
+                settings.group(group).and_then(|group| group.routes.first()).map(|route| route.channel.as_str());
+            if first != Some(channel) {
+                let why = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+                shown = Err(format!("it was shown in {channel}, and not in {}{why}", first.unwrap_or_default()));
+                break;
+            }
             if channel == "web" || ask["stage"] == "open" {
                 shown = Ok(channel.to_owned());
                 break;
             }
-            shown = Err(ask["cause_line"].as_str().unwrap_or("it was not shown within 15 s").to_owned());
+            shown = Err(cause.unwrap_or("it was not shown within 15 s").to_owned());
         }
         probe.clock.sleep(PAUSE).await;
     }

@@ -1,7 +1,7 @@
 //! Slack: the tokens and their scopes, each chat and responder of a route, the socket or the webhooks.
 
 use super::Findings;
-use super::probe::{Probe, Said, signature, webhooks};
+use super::probe::{Probe, Said, not_taken, signature, webhooks};
 use crate::host::channel::DOCTORS_CHALLENGE;
 use crate::host::settings::{Secrets, Settings, SlackSettings, SlackTransport};
 use askd_core::{ChannelName, Responders, wording};
@@ -180,9 +180,8 @@ async fn webhook(found: &mut Findings, probe: &Probe, secrets: &Secrets, setting
         };
         match probe.call(&url, call).await {
             Ok(said) if said.text.contains(DOCTORS_CHALLENGE) => {}
-            Ok(_) => {
-                let fix = "reload the daemon, so that it reads slack.signing_secret again: sudo systemctl reload askd";
-                let what = "the daemon uses another signing secret than the settings";
+            Ok(said) => {
+                let (what, fix) = not_taken(said.status, "slack.signing_secret");
                 return found.fault("slack webhook", what, fix);
             }
             Err(why) => {

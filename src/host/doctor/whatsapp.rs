@@ -1,6 +1,6 @@
 //! WhatsApp: the token and the number, and whether the daemon takes what Meta will send.
 
-use super::probe::{Probe, signature, webhooks};
+use super::probe::{Probe, not_taken, signature, webhooks};
 use super::{Findings, meta};
 use crate::host::channel::DOCTORS_CHALLENGE;
 use crate::host::settings::{Settings, WhatsappSettings};
@@ -89,9 +89,8 @@ async fn signed(found: &mut Findings, probe: &Probe, whatsapp: &WhatsappSettings
         let call = |client: &reqwest::Client| client.post(&url).header("x-hub-signature-256", signed).body(body);
         match probe.call(&url, call).await {
             Ok(said) if said.status == 200 => {}
-            Ok(_) => {
-                let fix = "reload the daemon, so that it reads whatsapp.app_secret again: sudo systemctl reload askd";
-                let what = "the daemon uses another app secret than the settings";
+            Ok(said) => {
+                let (what, fix) = not_taken(said.status, "whatsapp.app_secret");
                 return found.fault("whatsapp signature", what, fix);
             }
             Err(why) => return found.fault("whatsapp signature", format!("{url}: {why}"), RESTART),

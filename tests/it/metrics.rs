@@ -26,7 +26,9 @@ async fn what_happens_is_counted_under_the_names_of_the_contract() {
     let card = world.card(CHANNEL).await;
     let open = scrape(&world);
     assert!(open.contains("askd_asks_open{group=\"research\"} 1\n"), "{open}");
-    world.slack.click(CHANNEL, &card.ts, "pick:0:0", STRANGER).await.expect("sent");
+    for action in ["pick:0:0", "other:0"] {
+        world.slack.click(CHANNEL, &card.ts, action, STRANGER).await.expect("sent");
+    }
     world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
     world.response("r1").await;
     let counted = world.passes(SOON, "the response to be counted", || {
@@ -41,7 +43,7 @@ async fn what_happens_is_counted_under_the_names_of_the_contract() {
         "askd_request_to_post_seconds_count 1\n",
         "askd_answer_to_response_seconds_bucket{le=\"+Inf\"} 1\n",
         "askd_post_errors_total{channel=\"slack\",kind=\"refused\"} 1\n",
-        "askd_refusals_total{channel=\"slack\",reason=\"not_responder\"} 1\n",
+        "askd_refusals_total{channel=\"slack\",reason=\"not_responder\"} 2\n",
         "# EOF\n",
     ] {
         assert!(text.contains(line), "{line}{text}");

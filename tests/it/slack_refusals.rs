@@ -134,6 +134,9 @@ async fn strangers_other_teams_and_other_channels_are_told_and_change_nothing() 
         }
         assert!(world.log().contains("Answer for unknown question"));
         assert!(world.response_now("r1").is_none());
+        let refused = world.audit().into_iter().filter(|line| line["what"] == "refused");
+        let reasons: Vec<Value> = refused.map(|line| line["reason"].clone()).collect();
+        assert_eq!(reasons, ["not_responder", "other_team", "other_chat", "not_offered", "not_offered"]);
     }
 }
 

@@ -115,6 +115,10 @@ pub enum Refusal {
         /// The channel's id of the person.
         id: String,
     },
+    /// Of another workspace than the bot's.
+    OtherTeam,
+    /// From another chat than those in which it was asked.
+    NotAskedHere,
     /// Not one of those who may let a question be asked again; carries the person's own id.
     MayNotAllow {
         /// The channel's id of the person.
@@ -182,6 +186,8 @@ impl Refusal {
             Self::Settled { .. } => "settled",
             Self::FromBefore => "from_before",
             Self::NotResponder { .. } | Self::MayNotAllow { .. } => "not_responder",
+            Self::OtherTeam => "other_team",
+            Self::NotAskedHere => "other_chat",
             Self::NotBlocked { .. } => "not_blocked",
             Self::Missing { .. } => "missing",
             Self::NoSuchQuestion { .. } => "no_such_question",

@@ -6,7 +6,7 @@ use crate::clock::Reading;
 use crate::host::settings::Means;
 use crate::host::store::{Along, Basis, Save, StoreError};
 use crate::sabotage::{crash_point, on, panic_point};
-use askd_core::{Ask, AskId, DeliveryEffect, Effect, Event, Group, Refusal, Step, Taker, Time};
+use askd_core::{Ask, AskId, DeliveryEffect, Effect, Event, Group, Person, Refusal, Step, Taker, Time};
 use std::sync::Arc;
 
 /// The ask after a step, and what to do about it.
@@ -171,12 +171,19 @@ impl Broker {
             Ok(None) => Applied::Same(ask),
             Err(refusal) => {
                 if let Some(person) = replying {
-                    self.0.audit.refused(&ask, &person, &refusal, now);
-                    self.0.metrics.refused(&person, &refusal);
+                    self.refused(Some(&ask), &person, &refusal, now);
                 }
                 Applied::Refused(Box::new(refusal), ask)
             }
         }
+    }
+
+    /// Notes a reply that was not taken, by a step or by its channel.
+    pub fn refused(&self, ask: Option<&Ask>, person: &Person, refusal: &Refusal, now: Time) {
+        if let Some(ask) = ask {
+            self.0.audit.refused(ask, person, refusal, now);
+        }
+        self.0.metrics.refused(person, refusal);
     }
 
     fn unfinish(&self, step: Stepped, at: Time, followed: Option<i64>) {

@@ -168,6 +168,8 @@ pub fn refusal(refusal: &Refusal) -> String {
         Refusal::NotResponder { id } => {
             format!("You're not on the list for this question. To be added, send your admin this id: {id}.")
         }
+        Refusal::OtherTeam => OTHER_TEAM.to_owned(),
+        Refusal::NotAskedHere => NOT_ASKED_HERE.to_owned(),
         Refusal::MayNotAllow { id } => may_not_allow(id),
         Refusal::NotBlocked { by } => not_blocked(by.as_ref()),
         Refusal::Missing { questions } => format!("Please also answer: {}", questions.join("; ")),

@@ -11,6 +11,7 @@ use askd_core::{
     Ask, AskId, ChannelName, Event, Given, Heard, Kind, Names, Person, Refusal, Reply, Responders, Source, Via,
     WidgetEvent, numbered, wording,
 };
+use futures_util::future::OptionFuture;
 use lru::LruCache;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -108,7 +109,9 @@ impl Inbound {
         let container = &interaction.container;
         let team = interaction.team.as_ref().map(|team| &team.id).or(actor.team.as_ref());
         if !self.is_our_team(team).await? {
-            self.refuse(actor, wording::OTHER_TEAM, "another team");
+            let asked = interaction.action().map(|(id, _)| self.load(id, &container.channel_id));
+            let asked = OptionFuture::from(asked).await.and_then(Result::ok).flatten();
+            self.refuse(actor, asked.as_deref(), &Refusal::OtherTeam);
             return Ok(());
         }
         let Some((id, action)) = interaction.action() else { return Ok(()) };
@@ -119,7 +122,7 @@ impl Inbound {
             return Ok(());
         };
         let Some(route) = route(&ask, &container.channel_id) else {
-            self.refuse(actor, wording::NOT_ASKED_HERE, "another channel");
+            self.refuse(actor, Some(&ask), &Refusal::NotAskedHere);
             return Ok(());
         };
         let key = interaction.key();
@@ -241,7 +244,7 @@ impl Inbound {
         // "anyone" means anyone of the team, and not the guests of a shared channel.
         let anyone = ask.widgets[route].route.responders == Responders::Anyone;
         if anyone && actor.team.is_some() && self.is_our_team(actor.team.as_ref()).await == Ok(false) {
-            self.refuse(actor, wording::OTHER_TEAM, "another team");
+            self.refuse(actor, Some(ask), &Refusal::OtherTeam);
             return Ok(());
         }
         match apply(&self.broker, ask.id, event).await? {
@@ -262,8 +265,7 @@ impl Inbound {
     fn offer_modal(&self, ask: &Ask, route: usize, actor: &Actor, interaction: &Payload) {
         let widget = &ask.widgets[route];
         if !widget.route.responders.includes(&actor.person.id) {
-            let refusal = Refusal::NotResponder { id: actor.person.id.clone() };
-            return self.refuse(actor, &wording::refusal(&refusal), "not a responder");
+            return self.refuse(actor, Some(ask), &Refusal::NotResponder { id: actor.person.id.clone() });
         }
         if let Some(outcome) = ask.outcome().filter(|_| !ask.is_late_open()) {
             return self.tell(actor, &wording::already(outcome, &ask.content.questions));
@@ -292,9 +294,12 @@ impl Inbound {
         self.tell(actor, wording::UNKNOWN_QUESTION);
     }
 
-    fn refuse(&self, actor: &Actor, sentence: &str, why: &str) {
+    /// Refuses what comes to no step of the ask.
+    fn refuse(&self, actor: &Actor, ask: Option<&Ask>, refusal: &Refusal) {
+        let why = refusal.code();
         tracing::warn!(person = actor.person.id, channel = actor.channel, why, "refused a reply in Slack");
-        self.tell(actor, sentence);
+        self.broker.refused(ask, &actor.person, refusal, self.slack.clock().now());
+        self.tell(actor, &wording::refusal(refusal));
     }
 
     /// Tells a person something in private.

@@ -269,7 +269,7 @@ async fn a_closing_that_is_refused_is_tried_until_an_operator_has_mended_it_also
     let mut world = in_slack(Mode::Http).start().await;
     let updates = |world: &World| world.slack.calls().iter().filter(|call| call.method == "chat.update").count();
     for (at, (code, restarts)) in
-        [("invalid_auth", true), ("is_archived", false), ("not_in_channel", true)].into_iter().enumerate()
+        [("invalid_auth", true), ("not_in_channel", true), ("is_archived", false)].into_iter().enumerate()
     {
         let (id, question) = (format!("r{at}"), format!("Number {at}?"));
         world.ask(&id, choice(&question, &["a", "b"]));

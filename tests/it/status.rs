@@ -154,7 +154,7 @@ async fn a_card_whose_closing_is_refused_is_named_until_it_is_closed() {
     world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
     world.response("r1").await;
     for _ in 0..2 {
-        world.later(Duration::from_secs(900));
+        world.later(Duration::from_secs(100));
         let told =
             world.passes(SOON, "the card", || Some(status(&world)["stuck_cards"][0].clone()).filter(Value::is_object));
         let told = told.await;

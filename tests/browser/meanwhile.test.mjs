@@ -229,9 +229,7 @@ describe('a click on what has just moved', () => {
   for (const [name, news] of [['how often it was tried', { attempt: 3 }], ['what is wrong', { cause_line: 'Slack cannot be reached.' }]]) {
     test(`is not taken when the card itself says ${name}`, async () => {
       const ask = await daemon.asked({ questions: [FRAMEWORK] });
-      let seeIt;
-    const seen = new Promise((resolve) => { seeIt = resolve; });
-    const streams = ['event: resync\ndata: {}\n\n', `event: ask\ndata: ${JSON.stringify({ ...ask, ...news })}\n\n`];
+      const streams = ['event: resync\ndata: {}\n\n', `event: ask\ndata: ${JSON.stringify({ ...ask, ...news })}\n\n`];
       let go;
       const ready = new Promise((resolve) => { go = resolve; });
       await open({

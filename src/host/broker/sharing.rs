@@ -218,11 +218,11 @@ impl Broker {
         }
         for Owed { number, ask, effects } in &owed {
             // It may be noted as owed for a while longer.
-            let (broker, id, effects) = (self.clone(), *ask, effects.clone());
-            let known = self.0.beside.paying.lock().insert(*number, (id, effects.clone()));
-            if known.is_some_and(|known| known == (id, effects.clone())) {
+            let known = self.0.beside.paying.lock().insert(*number, (*ask, effects.clone()));
+            if known.is_some_and(|(of, what)| of == *ask && what == *effects) {
                 continue;
             }
+            let (broker, id, effects) = (self.clone(), *ask, effects.clone());
             self.0.ctx.finish_blocking(move || broker.act_for_another(id, effects, RETRY.0));
         }
         let numbers: Vec<i64> = owed.iter().map(|owed| owed.number).collect();

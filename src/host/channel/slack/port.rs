@@ -297,13 +297,11 @@ fn is_about_the_message(code: &str) -> bool {
 
 /// Whether a call that is repeated soon would be refused in the same way.
 fn is_final(code: &str) -> bool {
-    const FINAL: &str = "access_denied account_inactive as_user_not_supported cant_update_message channel_not_found \
-        edit_window_closed ekm_access_denied enterprise_is_restricted invalid_arguments invalid_auth \
-        invalid_blocks invalid_blocks_format invalid_metadata_format invalid_metadata_schema is_archived \
-        is_inactive messages_tab_disabled metadata_too_large missing_scope msg_blocks_too_long msg_too_long \
-        no_permission no_text not_allowed_token_type not_authed not_in_channel org_login_required \
-        restricted_action restricted_action_non_threadable_channel restricted_action_read_only_channel \
-        restricted_action_thread_locked restricted_action_thread_only_channel team_access_not_granted \
-        token_expired token_revoked two_factor_setup_required unknown_method";
-    FINAL.split_whitespace().any(|known| known == code)
+    const MENDABLE: &str = "access_denied account_inactive channel_not_found ekm_access_denied \
+        enterprise_is_restricted invalid_auth is_archived is_inactive messages_tab_disabled missing_scope \
+        no_permission not_allowed_token_type not_authed not_in_channel org_login_required restricted_action \
+        restricted_action_non_threadable_channel restricted_action_read_only_channel restricted_action_thread_locked \
+        restricted_action_thread_only_channel team_access_not_granted token_expired token_revoked \
+        two_factor_setup_required";
+    is_about_the_message(code) || MENDABLE.split_whitespace().any(|known| known == code)
 }

@@ -224,9 +224,9 @@ impl Payload {
                 } else if let Some(question) = block_id.question('t') {
                     let typed = value.typed.as_deref().map(text::copied).filter(|typed| !typed.trim().is_empty());
                     let given = form.entry(question).or_default();
-                    given.text = typed.or(given.text.take());
                     // Who opens a modal wants to type, too.
-                    given.text = given.text.take().or((self.kind == "view_submission").then(String::new));
+                    let blank = || (self.kind == "view_submission").then(String::new);
+                    given.text = typed.or(given.text.take()).or_else(blank);
                 }
             }
         }

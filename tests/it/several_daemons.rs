@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 /// How soon another daemon leads after the leader has died, and after a planned stop.
 pub(crate) const DEATH: Duration = Duration::from_secs(20);
-const PLANNED: Duration = Duration::from_millis(2_500);
+pub(crate) const PLANNED: Duration = Duration::from_millis(2_500);
 /// While this file is in the folder of [`Cluster::woken`], no daemon reads what others ask it for.
 const HELD: &str = "held";
 

@@ -2,14 +2,12 @@
 
 use crate::harness::SOON;
 use crate::in_slack::CHANNEL;
-use crate::several_daemons::{Cluster, is_noticed, meanwhile};
+use crate::several_daemons::{Cluster, DEATH, PLANNED, is_noticed, meanwhile};
 use askd_sim::slack::SIGNING_SECRET;
 use std::time::{Duration, Instant};
 
-/// After a death; after a planned stop where daemons tell each other, and where they only look.
-const DEATH: Duration = Duration::from_secs(20);
+/// After a planned stop where daemons tell each other; where they only look it is [`PLANNED`].
 const TOLD: Duration = Duration::from_secs(1);
-const LOOKING: Duration = Duration::from_millis(2_500);
 
 /// Two daemons.
 async fn two(listens: bool, sabotage: Option<(&str, bool)>) -> Option<Cluster> {
@@ -57,7 +55,7 @@ async fn a_lease_that_lasts_too_long_is_noticed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_is_not_given_up_is_noticed() {
-    assert!(is_noticed(ends_once(true, false, LOOKING, Some(("keeplease", true)))), "keeplease: nobody noticed");
+    assert!(is_noticed(ends_once(true, false, PLANNED, Some(("keeplease", true)))), "keeplease: nobody noticed");
 }
 
 mod measures {
@@ -84,6 +82,6 @@ mod measures {
     #[tokio::test(flavor = "multi_thread")]
     #[ignore = "measures: tests/run plays it last and alone"]
     async fn daemons_that_only_look_serve_two_and_a_half_seconds_after_a_planned_stop() {
-        stops_one_after_the_other(false, LOOKING).await;
+        stops_one_after_the_other(false, PLANNED).await;
     }
 }

@@ -1,7 +1,7 @@
 //! Several daemons with one database: a proxy sends people and agents to any of them, while daemons are killed, one is paused for
 //! longer than its lease, and the database is cut off or restarted, or its computer loses its power. Some groups ask through a folder, which one host
 //! has, and in the end one of these hosts is gone for good. With an odd seed Slack brings clicks over Socket Mode, otherwise by webhook:
-//! an app has one or the other. Some people are asked on their phone. `tests/gates/run` starts the server.
+//! an app has one or the other. Some people are asked on their phone. The server is the gate's own.
 
 mod agents;
 mod deadlines;
@@ -11,6 +11,7 @@ mod troubles;
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -73,8 +74,8 @@ fn groups() -> impl Iterator<Item = String> {
 
 /// Why the gate cannot be played here.
 pub(crate) fn missing() -> Option<String> {
-    let why = || "ASKD_TEST_POSTGRES names no server (tests/postgres/run)".to_owned();
-    std::env::var_os("ASKD_TEST_POSTGRES").is_none().then(why)
+    let runs = Command::new("initdb").arg("--version").stdout(Stdio::null()).status().is_ok_and(|said| said.success());
+    (!runs).then(|| "initdb is not in PATH (apt-get install postgresql)".to_owned())
 }
 
 struct World {

@@ -104,7 +104,7 @@ fn a_request_waits_for_its_own_group_alone_and_its_agent_knows() {
     assert_eq!(open, [json!("r-2"), json!("r-3")]);
 }
 
-/// Of many outcomes a group keeps the newest 5,000, however young they are.
+/// Of many outcomes a group keeps the newest 5,000, however young they are; an answer that its agent has not read stays.
 #[test]
 fn a_group_keeps_the_newest_outcomes_only() {
     let world = World::empty();
@@ -113,14 +113,23 @@ fn a_group_keeps_the_newest_outcomes_only() {
         |ago: u64| Time::from_millis(i64::try_from(now.as_millis()).unwrap() - i64::try_from(ago).unwrap() * 1_000);
     fill(&world.state(), &Kind::settled("C1", at(3_600)), 1, 0..3);
     fill(&world.state(), &Kind::settled("C1", at(60)), 1, 3..5_003);
+    fill(&world.state(), &Kind::briefed("C1", at(7_200)), 1, 5_003..5_004);
+    let unread = format!("{}.json", crate::stored::id(5_003));
+    let briefings = world.group("group-0").path.join("briefings");
+    std::fs::create_dir(&briefings).unwrap();
+    std::fs::write(briefings.join(&unread), "{}").unwrap();
     let world = world.with_binary().started();
     let kept = world.state().join("settled/group-0");
-    within(SOON, "the oldest to be forgotten", || (crate::harness::names(&kept).len() == 5_000).then_some(()));
+    within(SOON, "the oldest to be forgotten", || (crate::harness::names(&kept).len() == 5_001).then_some(()));
     for number in 0..3 {
         assert!(!kept.join(format!("{}.json", crate::stored::id(number))).exists(), "{number} is old");
     }
+    assert!(kept.join(&unread).exists() && briefings.join(&unread).exists(), "the agent has not read it yet");
     let (_, list) = world.call("GET", "/asks?state=settled&limit=1", None);
-    assert_eq!(list["total"], 5_000);
+    assert_eq!(list["total"], 5_001);
+    // Once it is read, it is the oldest.
+    std::fs::remove_file(briefings.join(&unread)).unwrap();
+    within(SOON, "it to be forgotten", || (!kept.join(&unread).exists()).then_some(()));
     let agent = world.group("group-0");
     agent.ask_framework("one more");
 }

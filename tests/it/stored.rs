@@ -3,8 +3,8 @@
 
 use askd_core::{
     Accepted, Ask, AskId, Capabilities, ChannelName, Choice, Content, Delivery, DeliveryEffect, DeliveryEvent, Digest,
-    Draft, Effect, Event, Given, Person, Posted, Questions, Reply, Responders, Route, Rules, SessionRules, Source,
-    Step, Time, TimeoutPolicy, Told, Via, Waiter, WidgetEffect, WidgetEvent,
+    Draft, Effect, Event, FollowUpEvent, Given, Person, Posted, Questions, Reply, Responders, Route, Rules,
+    SessionRules, Source, Step, Taker, Time, TimeoutPolicy, Told, Via, Waiter, WaiterEvent, WidgetEffect, WidgetEvent,
 };
 use serde_json::json;
 use std::fs;
@@ -30,6 +30,8 @@ pub struct Kind {
     pub large: bool,
     /// They are settled: answered, the response taken, the card closed.
     pub settled: bool,
+    /// Settled, and nobody took the answer: it is a briefing.
+    pub briefed: bool,
     /// How long a person has to answer.
     pub timeout: Duration,
     /// When they were asked.
@@ -40,12 +42,25 @@ impl Kind {
     /// Small open asks in a Slack channel, asked now.
     pub fn open(chat: &str, now: Time) -> Self {
         let timeout = 7 * DAY;
-        Self { channel: ChannelName::SLACK, chat: chat.to_owned(), large: false, settled: false, timeout, at: now }
+        Self {
+            channel: ChannelName::SLACK,
+            chat: chat.to_owned(),
+            large: false,
+            settled: false,
+            briefed: false,
+            timeout,
+            at: now,
+        }
     }
 
     /// The same, settled.
     pub fn settled(chat: &str, now: Time) -> Self {
         Self { settled: true, ..Self::open(chat, now) }
+    }
+
+    /// The same, and the answer is a briefing. Its file is not there.
+    pub fn briefed(chat: &str, now: Time) -> Self {
+        Self { briefed: true, ..Self::settled(chat, now) }
     }
 }
 
@@ -176,8 +191,12 @@ fn ask(kind: &Kind) -> Ask {
         let answered = Event::Replied { source, person, reply: Reply::Whole(given) };
         ask = run(ask.step(answered, kind.at).unwrap().unwrap(), kind.at);
         let waiter = ask.waiters[0].request_id.clone();
-        let taken = DeliveryEvent::Taken { since: kind.at }.of(waiter);
-        ask = run(ask.step(taken, kind.at).unwrap().unwrap(), kind.at);
+        let ended = if kind.briefed {
+            WaiterEvent::Died.of(waiter)
+        } else {
+            DeliveryEvent::Taken { since: kind.at }.of(waiter)
+        };
+        ask = run(ask.step(ended, kind.at).unwrap().unwrap(), kind.at);
         assert!(ask.resume().contains(&Effect::Retire) || ask.resume().is_empty(), "{:?}", ask.resume());
     }
     ask
@@ -197,8 +216,14 @@ fn run(Step { mut ask, effects }: Step, at: Time) -> Ask {
                 WidgetEvent::Posted { attempt, posted: Posted::Shown(MESSAGE.to_owned()) }.on(route)
             }
             Effect::Widget { route, effect: WidgetEffect::Update } => WidgetEvent::Updated(ask.face()).on(route),
+            Effect::Delivery { to: Taker::Briefing, effect: DeliveryEffect::Write } => {
+                Event::FollowUp(FollowUpEvent::Briefed { nth: ask.follow_up().briefings })
+            }
             Effect::Delivery { to, effect: DeliveryEffect::Write } => DeliveryEvent::Written.to(to),
             Effect::Delivery { to, effect: DeliveryEffect::Publish } => DeliveryEvent::Published.to(to),
+            Effect::Delivery { to, effect: DeliveryEffect::TakeBack } => {
+                DeliveryEvent::TakenBack { taken: false }.to(to)
+            }
             _ => continue,
         };
         if let Some(step) = ask.clone().step(event, at).unwrap() {

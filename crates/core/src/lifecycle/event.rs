@@ -15,7 +15,7 @@ pub enum Event {
     Interrupted,
     /// The computer lost its power after the ask was stored, so that more may have been done than the record says.
     PowerLost,
-    /// Its group keeps too many outcomes, and this is the oldest of them.
+    /// Its group keeps too many outcomes, and this is the oldest of them that may go.
     Crowded,
     /// Another request of the agent concerns this ask.
     Requested(Relation),

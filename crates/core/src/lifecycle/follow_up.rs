@@ -320,10 +320,15 @@ impl AskState {
         self.is_worth_a_start() || waiter.is_withdrawn() || self.block().is_some() || briefs
     }
 
+    /// Whether the agent has not read yet what a person said: it lies there as a briefing.
+    pub fn has_unread_words(&self) -> bool {
+        self.has_briefing() && self.is_worth_a_start()
+    }
+
     /// How long it is kept. Words of a person whose briefing still lies there are kept until askd gives up starting the
     /// agent with them, and then as long as any other ask.
     pub(super) fn kept_until(&self, at: Time) -> Time {
-        if !self.has_briefing() || !self.is_worth_a_start() {
+        if !self.has_unread_words() {
             return at + self.rules.keep;
         }
         self.said_at(at) + self.rules.session.answer_retention + START_FOR + self.rules.keep

@@ -225,7 +225,7 @@ impl Ask {
             Event::Tick => ask.tick(cx),
             Event::Interrupted => ask.interrupted(cx),
             Event::PowerLost => ask.power_lost(cx),
-            Event::Crowded => ask.make_room(cx),
+            Event::Crowded => ask.crowded(cx),
             Event::Requested(relation) => ask.step_request(relation, cx),
             Event::Viewed => ask.view(cx),
             Event::Typing => ask.give_time(cx)?,

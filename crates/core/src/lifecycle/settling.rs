@@ -57,6 +57,11 @@ impl AskState {
         forgotten
     }
 
+    /// Makes room for newer outcomes. Words of a person that the agent has not read yet stay, however many outcomes there are.
+    pub(super) fn crowded(&mut self, cx: &mut Context) -> bool {
+        !self.has_unread_words() && self.make_room(cx)
+    }
+
     /// Whether no further call may wait for it.
     pub fn is_full(&self) -> bool {
         self.waiters.len() >= MAX_WAITERS

@@ -37,8 +37,19 @@ pub(super) struct Entry {
     pub(super) counts: bool,
     /// A person answered it, in time or late.
     pub(super) answered: bool,
-    /// Nothing is left of it but an outcome that is kept.
-    pub(super) done: bool,
+    /// What is left of it.
+    pub(super) left: Left,
+}
+
+/// What is left of an ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Left {
+    /// Something is not over.
+    Work,
+    /// Words of a person that its agent has not read yet.
+    Unread,
+    /// An outcome that is kept.
+    Outcome,
 }
 
 /// A position in [`STATUSES`], from 1 on.
@@ -69,12 +80,21 @@ impl Entry {
             counts_time: ask.counts_time(),
             counts: matches!(ask.outcome(), None | Some(Outcome::TimedOut | Outcome::Dismissed { .. })),
             answered: answered_at(ask).is_some(),
-            done: ask.is_done_with(),
+            left: match (ask.is_done_with(), ask.has_unread_words()) {
+                (false, _) => Left::Work,
+                (true, true) => Left::Unread,
+                (true, false) => Left::Outcome,
+            },
         }
     }
 
     pub(super) fn id(&self) -> AskId {
         AskId::from_bits(u128::from(self.id[0]) << 64 | u128::from(self.id[1]))
+    }
+
+    /// Whether nothing is left of it but what is kept.
+    pub(super) fn is_done(&self) -> bool {
+        self.left != Left::Work
     }
 
     pub(super) const fn is_settled(&self) -> bool {
@@ -184,7 +204,8 @@ impl Entry {
         let id = [(id >> 64) as u64, id as u64];
         let status = if settled { Some(Ended(NonZeroU8::MIN)) } else { None };
         let (untaken, late, blocked, counts_time, counts, answered) = (wanting, false, false, false, false, false);
-        let (created, deadline, group, clock, done) = (at, at, 0, 0, settled);
+        let (created, deadline, group, clock) = (at, at, 0, 0);
+        let left = if settled { Left::Outcome } else { Left::Work };
         Self {
             id,
             created,
@@ -199,7 +220,7 @@ impl Entry {
             counts_time,
             counts,
             answered,
-            done,
+            left,
         }
     }
 }

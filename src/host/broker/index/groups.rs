@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many outcomes of a group are kept at most.
+/// How many outcomes of a group are kept at most, beside answers that its agent has not read yet.
 const MOST_KEPT: usize = 5_000;
 /// New asks are counted over this long.
 const HOUR: Duration = Duration::from_secs(3600);
@@ -26,7 +26,8 @@ struct Counts {
     open: u32,
     /// When asks were accepted within the last hour.
     asked: VecDeque<Time>,
-    /// Asks of which nothing is left but an outcome that is kept, by the time at which they were settled.
+    /// Asks of which nothing is left but an outcome that is kept, by the time at which they were settled. Answers that the
+    /// agent has not read yet are not among them: they stay for the time of their rules.
     kept: Ordered,
 }
 
@@ -104,7 +105,7 @@ impl Groups {
         (counts.open, u32::try_from(counts.asked.len()).unwrap_or(u32::MAX))
     }
 
-    /// The oldest kept outcomes of a group, as many as there are too many.
+    /// The oldest kept outcomes of a group, as many as there are too many. Unread answers are not among them.
     pub(super) fn crowded(&self, group: &Group, entries: &Entries) -> Vec<AskId> {
         let Some(number) = self.known(group) else { return Vec::new() };
         let kept = &self.counts[number as usize].kept;

@@ -24,7 +24,7 @@ pub(super) use tallies::Tallies;
 use super::collect::Lying;
 use askd_core::{Ask, AskId, Content, Digest, Group, Person, Time};
 use chats::Chats;
-use entries::{Entries, Entry};
+use entries::{Entries, Entry, Left};
 use groups::Groups;
 use pages::Pages;
 use std::collections::{HashMap, HashSet};
@@ -177,7 +177,7 @@ impl Index {
             if before.deadline != entry.deadline {
                 self.deadlines.remove(slot, due(&self.entries));
             }
-            if before.done && (!entry.done || before.at != entry.at) {
+            if before.left == Left::Outcome && (before.left != entry.left || before.at != entry.at) {
                 self.groups.drop(slot, &self.entries);
             }
             if !Pages::stays(&before, &entry) {
@@ -198,7 +198,7 @@ impl Index {
         if entry.deadline < Time::MAX {
             self.deadlines.insert(slot, due(&self.entries));
         }
-        if entry.done {
+        if entry.left == Left::Outcome {
             self.groups.keep(slot, &self.entries);
         }
         if !self.pages.has(slot, &self.entries) {
@@ -337,7 +337,7 @@ impl Index {
     /// The asks of a group of which something is not over.
     pub(super) fn unfinished_of(&self, group: &Group) -> Vec<AskId> {
         let Some(number) = self.groups.known(group) else { return Vec::new() };
-        self.entries.iter().filter(|entry| entry.group == number && !entry.done).map(Entry::id).collect()
+        self.entries.iter().filter(|entry| entry.group == number && !entry.is_done()).map(Entry::id).collect()
     }
 
     /// The settled asks of these groups of which something is not over.
@@ -346,7 +346,7 @@ impl Index {
         if numbers.is_empty() {
             return Vec::new();
         }
-        let wanted = |entry: &&Entry| entry.is_settled() && !entry.done && numbers.contains(&entry.group);
+        let wanted = |entry: &&Entry| entry.is_settled() && !entry.is_done() && numbers.contains(&entry.group);
         self.entries.iter().filter(wanted).map(Entry::id).collect()
     }
 

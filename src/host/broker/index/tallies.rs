@@ -38,7 +38,7 @@ impl Index {
                 tally.uncollected += 1;
                 found.uncollected.push((entry.at, entry.id()));
             }
-            if !entry.done {
+            if !entry.is_done() {
                 found.unfinished.push((entry.at, entry.id()));
             }
         }

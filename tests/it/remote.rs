@@ -5,7 +5,8 @@ use crate::ports::free_port;
 use crate::said;
 use crate::sessions::with_session;
 use serde_json::{Value, json};
-use std::net::SocketAddr;
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Stdio;
 use std::sync::Barrier;
@@ -89,15 +90,25 @@ impl Agent {
     }
 
     pub(crate) fn raw(&self, method: &str, path: &str, body: &str) -> (u16, String) {
-        let request = format!(
+        exchange(self.at, self.request(method, path, body).as_bytes())
+    }
+
+    /// Sends a call and does not read what comes of it.
+    pub(crate) fn send(&self, method: &str, path: &str, body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.at).unwrap();
+        stream.write_all(self.request(method, path, body).as_bytes()).unwrap();
+        stream
+    }
+
+    fn request(&self, method: &str, path: &str, body: &str) -> String {
+        format!(
             "{method} /agent/v1{path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\naskd-process: {}\r\n\
              content-length: {}\r\nconnection: close\r\n\r\n{body}",
             self.at,
             self.token,
             self.process,
             body.len()
-        );
-        exchange(self.at, request.as_bytes())
+        )
     }
 
     pub(crate) fn ask(&self, request_id: &str, question: &str) -> (u16, Value) {

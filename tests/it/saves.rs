@@ -8,6 +8,8 @@ use crate::remote::{Agent, Remote};
 use serde_json::json;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Barrier;
+use std::thread;
 use std::time::Duration;
 
 /// A world in which calls on files can be made to fail while the daemon runs.
@@ -87,14 +89,70 @@ fn is_finished(disk: &Disk, at_most: Duration) {
     assert_eq!(disk.lines("answered"), 2);
 }
 
-/// Whoever is told that nothing was asked asks again, and a question would be there twice.
-#[test]
-fn a_question_in_doubt_is_not_said_to_be_unasked_and_is_asked_once() {
+/// A disk in trouble, and an agent over HTTP.
+fn remote() -> (Disk, Agent) {
     let Remote { world, agents } = Remote::ready(World::empty().with_binary());
     let disk = Disk::of(world);
     let (status, made) = disk.world.call("POST", "/tokens", Some(&json!({"group": "g", "name": "ci"})));
     assert_eq!(status, 201, "{made}");
     let agent = Agent { at: agents, token: made["token"].as_str().unwrap().to_owned(), process: "p1" };
+    (disk, agent)
+}
+
+/// A request under a key of its own.
+fn under(key: &str, request_id: &str, question: &str) -> String {
+    let mut request = choice(question, &["yes", "no"]);
+    (request["request_id"], request["idempotency_key"]) = (request_id.into(), key.into());
+    request.to_string()
+}
+
+/// Otherwise one agent would get the answer to the other's question.
+#[test]
+fn of_two_questions_with_one_request_id_at_the_same_moment_one_is_asked() {
+    let (disk, agent) = remote();
+    disk.begins("slow", "fsync@journal:700");
+    for round in 0..3 {
+        let together = Barrier::new(2);
+        let ask = |key: &str| {
+            let request = under(&format!("{key}-{round}"), &format!("r-{round}"), &format!("{key}, round {round}?"));
+            together.wait();
+            agent.call("POST", "/asks", &request).0
+        };
+        let mut told = thread::scope(|scope| {
+            [scope.spawn(|| ask("one")), scope.spawn(|| ask("two"))].map(|call| call.join().unwrap())
+        });
+        told.sort_unstable();
+        assert_eq!((told, disk.world.open().len()), ([201, 409], round + 1));
+    }
+}
+
+/// A client that loses its connection asks again at once.
+#[test]
+fn what_is_being_stored_for_a_caller_that_has_gone_is_not_asked_twice() {
+    let (disk, agent) = remote();
+    disk.begins("slow", "fsync@journal:1500");
+    let request = under("deploy", "r1", "Deploy?");
+    let stream = agent.send("POST", "/asks", &request);
+    let in_journal = || {
+        let files = fs::read_dir(disk.world.state().join("journal")).into_iter().flatten();
+        let text = |file: std::io::Result<fs::DirEntry>| fs::read_to_string(file.ok()?.path()).ok();
+        files.filter_map(text).any(|text| text.contains("Deploy?")).then_some(())
+    };
+    within(SOON, "the save to begin", in_journal);
+    drop(stream);
+    thread::sleep(Duration::from_millis(300)); // until the daemon has noticed
+    let calls = [("r1", "deploy", "Deploy?"), ("r2", "deploy", "Deploy?"), ("r1", "other", "Other?")];
+    let told = thread::scope(|scope| {
+        let ask = |(id, key, question)| agent.call("POST", "/asks", &under(key, id, question)).0;
+        calls.map(|call| scope.spawn(move || ask(call))).map(|call| call.join().unwrap())
+    });
+    assert_eq!((told, disk.world.open().len()), ([200, 201, 409], 1));
+}
+
+/// Whoever is told that nothing was asked asks again, and a question would be there twice.
+#[test]
+fn a_question_in_doubt_is_not_said_to_be_unasked_and_is_asked_once() {
+    let (disk, agent) = remote();
     disk.begins("fail", "fsync@journal:1-:EIO");
     // No request_id: the refusal names the one that askd has made.
     let asked = choice("Go?", &["yes", "no"]);
@@ -229,7 +287,7 @@ fn a_request_that_was_stored_by_halves_is_answered_once() {
     agent.tasks_gone();
     world.all_done("g");
     // A request that is put back is read again a second later at the latest.
-    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    thread::sleep(Duration::from_millis(1_500));
     assert!(agent.response("r1").is_none(), "nothing twice");
 }
 

@@ -1,6 +1,7 @@
 //! A request that asks what has an outcome already, which no call took: it gets that outcome, once it is clear that nobody else will.
 
-use super::submit::{Submitted, waiter};
+use super::admission::waiter;
+use super::submit::Submitted;
 use super::{Broker, Failure};
 use crate::host::delivery::{Lies, lies_in};
 use crate::host::session::{DEAD_AFTER, Liveness};

@@ -5,6 +5,7 @@
 //! through the pure core, saved, and only then answered and acted on. Memory is no truth: a start builds the index anew.
 
 mod act;
+mod admission;
 mod agents;
 mod aside;
 mod attempts;
@@ -31,6 +32,7 @@ pub(in crate::host) use collect::Outcomes;
 pub use index::Cursor;
 pub use listing::{Filter, Named, Page};
 pub use overview::{Overview, StuckCard, Tally};
+use submit::Asking;
 pub use submit::Submitted;
 
 use crate::clock::{Clock, Reading};
@@ -114,7 +116,7 @@ struct Inner {
     /// What this daemon knows of others.
     beside: Beside,
     /// One call of each key, or of each request without one, is taken in at a time.
-    asking: KeyedLock<(Group, Result<Digest, RequestId>)>,
+    asking: Asking,
     naming: Naming,
     index: Mutex<Index>,
     /// Is taken while the index is held, never the other way round.

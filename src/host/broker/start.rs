@@ -88,7 +88,7 @@ impl Broker {
             moving: KeyedLock::default(),
             starting: KeyedLock::default(),
             beside: Beside::default(),
-            asking: KeyedLock::default(),
+            asking: super::Asking::default(),
             naming: index.naming(),
             index: Mutex::new(index),
             lanes: Mutex::default(),

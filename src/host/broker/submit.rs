@@ -1,15 +1,16 @@
 //! From a request to an ask: a new one, one more waiter of an open one, or one that is known already.
 
+use super::admission::{Admitted, waiter};
 use super::{Broker, Failure};
 use crate::clock::Reading;
 use crate::host::delivery::Lies;
-use crate::host::settings::GroupSettings;
+use crate::host::keyed_lock::{KeyGuard, KeyedLock};
 use crate::host::store::StoreError;
 use crate::ipc::wire::Request;
 use crate::random;
 use askd_core::{
-    Accepted, Ask, AskId, Delivery, DeliveryState, Digest, Effect, Event, Group, MAX_WAITERS, Rejection, Relation,
-    RequestId, Route, Rules, ShortId, Step, Time, TimeoutPolicy, Told, Waiter, WaiterEvent, WidgetEffect, WidgetEvent,
+    Accepted, Ask, AskId, DeliveryState, Digest, Effect, Event, Group, MAX_WAITERS, Rejection, Relation, RequestId,
+    ShortId, Step, Time, WaiterEvent, WidgetEffect, WidgetEvent,
 };
 use std::sync::Arc;
 
@@ -60,7 +61,7 @@ impl Broker {
     pub async fn submit(&self, group: &Group, request: Request) -> Submitted {
         let Some(shared) = self.0.store.shared() else {
             // Of two calls that ask the same at the same moment, the second one finds the question of the first.
-            let _alone = self.0.asking.lock(same(group, &request)).await;
+            let _alone = self.0.asking.alone(group, &request).await;
             return self.decide(group, request, 0).await.unwrap_or(Submitted::NotStored);
         };
         if request.carrier.is_file() {
@@ -124,7 +125,7 @@ impl Broker {
         if self.is_shared() {
             return Err(request);
         }
-        let Some(_alone) = self.0.asking.try_lock(same(group, &request)) else { return Err(request) };
+        let Some(_alone) = self.0.asking.try_alone(group, &request) else { return Err(request) };
         let (settings, index) = (self.settings(), self.index());
         let limit = settings.group(group).map_or(0, |settings| settings.max_attempts);
         let is_new = index.by_request(group, &request.request_id).is_none()
@@ -145,9 +146,9 @@ impl Broker {
         if self.is_unfinished(id) {
             return Some(Submitted::InDoubt);
         }
-        let ask = match self.get(id).await {
+        let ask = match self.get_stored(id).await {
             Ok(ask) => ask?,
-            Err(error) => return Some(Self::unreadable(id, &error)),
+            Err(submitted) => return Some(submitted),
         };
         let waiter = ask.waiter(&request.request_id)?;
         if waiter.digest != request.digest {
@@ -181,6 +182,22 @@ impl Broker {
         }
     }
 
+    /// Reads an ask. One that is being stored is waited for, because its caller may have gone meanwhile: it is not asked a
+    /// second time before it is clear whether it is stored.
+    async fn get_stored(&self, id: AskId) -> Result<Option<Arc<Ask>>, Submitted> {
+        match self.get(id).await {
+            Ok(Some(ask)) => Ok(Some(ask)),
+            // Its lane has its turn after the save.
+            Ok(None) => match self.apply(id, Event::Tick).await {
+                Ok(ask) | Err(Failure::Refused(_, ask)) => Ok(Some(ask)),
+                Err(Failure::Unknown | Failure::Broken) => Ok(None),
+                Err(Failure::NotStored | Failure::InDoubt) => Err(Submitted::InDoubt),
+            },
+            // The ask may be open already: asking it again would show it twice.
+            Err(error) => Err(Self::unreadable(id, &error)),
+        }
+    }
+
     pub(super) fn unreadable(id: AskId, error: &StoreError) -> Submitted {
         tracing::error!(ask = %id, %error, "cannot read an ask");
         Submitted::NotStored
@@ -188,12 +205,9 @@ impl Broker {
 
     /// One more waiter of an open ask; `None` if it has been settled in the meantime.
     async fn join(&self, id: AskId, request: &Request) -> Option<Submitted> {
-        let ask = match self.get(id).await {
-            // It may be stored: it is not asked a second time before that is clear.
-            Ok(None) if self.is_unfinished(id) => return Some(Submitted::InDoubt),
+        let ask = match self.get_stored(id).await {
             Ok(ask) => ask?,
-            // The ask may be open already: asking it again would show it twice.
-            Err(error) => return Some(Self::unreadable(id, &error)),
+            Err(submitted) => return Some(submitted),
         };
         if ask.outcome().is_some() || ask.key != request.key {
             return None;
@@ -218,36 +232,6 @@ impl Broker {
             Ok(_) | Err(Failure::Unknown | Failure::Refused(..) | Failure::Broken) => None,
             Err(failure @ (Failure::NotStored | Failure::InDoubt)) => Some(Submitted::failed(&failure)),
         }
-    }
-
-    /// Whether the group may ask this now, and by which rules.
-    fn admit(&self, group: &Group, request: &Request) -> Result<Admitted, Rejection> {
-        let settings = self.settings();
-        let unknown = || Rejection::UnknownGroup { group: group.folder().to_owned() };
-        let settings = settings.group(group).ok_or_else(unknown)?;
-        let now = self.clock().now();
-        let waiter = waiter(request, settings, now)?;
-        self.0.channels.fit(&settings.routes, group, &request.content)?;
-        let (open, asked) = self.index().load(group, now);
-        let limited = |what, setting, limit| {
-            Err(Rejection::RateLimited { group: group.folder().to_owned(), what, setting, limit })
-        };
-        if open >= settings.max_open {
-            return limited("open", "max_open_per_group", settings.max_open);
-        }
-        if asked >= settings.max_per_hour {
-            return limited("asked within an hour", "max_per_hour_per_group", settings.max_per_hour);
-        }
-        let rules = Rules {
-            timeout: request.timeout.unwrap_or(settings.timeout),
-            render_timeout: request.render_timeout.unwrap_or(settings.render_timeout),
-            max_retries: request.max_retries.unwrap_or(settings.max_retries),
-            keep: settings.keep_settled,
-            remind_after: settings.remind_after,
-            escalate_after: settings.escalate_after,
-            session: settings.session_rules(),
-        };
-        Ok(Admitted { rules, routes: self.0.channels.fix(&settings.routes), waiter })
     }
 
     /// What becomes of a request that asks too often.
@@ -341,9 +325,32 @@ impl Broker {
     }
 }
 
-/// What calls that ask the same have in common.
-fn same(group: &Group, request: &Request) -> (Group, Result<Digest, RequestId>) {
-    (group.clone(), request.key.ok_or_else(|| request.request_id.clone()))
+/// Calls that ask the same, by what they have in common. One call holds its request id before its key, so that no two wait
+/// for each other.
+#[derive(Debug, Default)]
+pub(super) struct Asking(KeyedLock<(Group, Common)>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Common {
+    Request(RequestId),
+    Key(Digest),
+}
+
+/// While it is held, no other call asks the same.
+type Alone = (KeyGuard, Option<KeyGuard>);
+
+impl Asking {
+    async fn alone(&self, group: &Group, request: &Request) -> Alone {
+        let first = self.0.lock((group.clone(), Common::Request(request.request_id.clone()))).await;
+        let Some(key) = request.key else { return (first, None) };
+        (first, Some(self.0.lock((group.clone(), Common::Key(key))).await))
+    }
+
+    fn try_alone(&self, group: &Group, request: &Request) -> Option<Alone> {
+        let first = self.0.try_lock((group.clone(), Common::Request(request.request_id.clone())))?;
+        let second = request.key.map(|key| self.0.try_lock((group.clone(), Common::Key(key))).ok_or(()));
+        Some((first, second.transpose().ok()?))
+    }
 }
 
 fn accepted(group: &Group, request: Request, admitted: Admitted, id: AskId, short_id: ShortId) -> Accepted {
@@ -358,32 +365,4 @@ fn accepted(group: &Group, request: Request, admitted: Admitted, id: AskId, shor
         session: request.session,
         waiter: admitted.waiter,
     }
-}
-
-/// What a group may ask.
-struct Admitted {
-    rules: Rules,
-    routes: Vec<Route>,
-    waiter: Waiter,
-}
-
-pub(super) fn waiter(request: &Request, settings: &GroupSettings, now: Time) -> Result<Waiter, Rejection> {
-    if request.timeout_policy == Some(TimeoutPolicy::AbortTask) && settings.session.stop.is_none() {
-        return Err(Rejection::Wrong {
-            field: "timeoutPolicy".to_owned(),
-            why: "abort_task needs a way to stop the session, and this group has none; use return_cancel".to_owned(),
-        });
-    }
-    Ok(Waiter {
-        request_id: request.request_id.clone(),
-        digest: request.digest,
-        op_code: request.op_code.clone(),
-        on_timeout: request.timeout_policy.unwrap_or(settings.on_timeout),
-        process: request.process.clone(),
-        asked_at: now,
-        run: None,
-        told: Told::Outcome,
-        response: Delivery::default(),
-        carrier: request.carrier.clone(),
-    })
 }

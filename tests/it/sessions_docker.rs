@@ -1,7 +1,7 @@
 //! Sessions in containers, with an Engine that is nothing but a socket: what is asked of it, and what the daemon
 //! makes of its answers. The real Engine has its turn in `tests/docker`.
 
-use crate::harness::{Agent, SOON, World, within};
+use crate::harness::{Agent, SHORTEST, SOON, World, within};
 use crate::said;
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -190,6 +190,27 @@ fn one_that_runs_since_later_than_it_asked_counts_as_started() {
     note(&world, &ask, "The agent has been started since it asked; the answer is kept for it.");
     assert_eq!(engine.starts(), 0);
     assert!(briefing(&agent, &ask).exists());
+}
+
+/// The run that was started between the timeout and the late answer has not read that answer.
+#[test]
+fn a_late_answer_starts_a_container_that_was_started_between_the_timeout_and_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::new(dir.path(), true, LONG_AGO);
+    let world = engine.world("start = { docker = \"agent\" }", "pickup_timeout = \"1s\"");
+    let agent = world.group("g");
+    agent.ask("r1", &json!({"timeoutMs": 10000, "questions": [{"question": "Go?", "options": ["yes", "no"]}]}));
+    let ask = world.one_open();
+    world.later(SHORTEST);
+    agent.take("r1");
+    let timed_out = world.details(ask["id"].as_str().unwrap())["outcome"]["at"].as_str().unwrap().to_owned();
+    engine.set(|container| container.started_at = timed_out);
+    world.later(Duration::from_secs(2));
+    assert_eq!(world.answer(&ask, &json!({"Go?": "yes"})).0, 200);
+    note(&world, &ask, RUNNING);
+    engine.set(|container| container.running = false);
+    note(&world, &ask, STARTED);
+    assert_eq!(engine.starts(), 1);
 }
 
 #[test]

@@ -126,7 +126,9 @@ impl Sessions {
     }
 
     async fn start_container(&self, ask: &Ask, container: &str) -> Tried {
-        match self.since_it_asked(ask, container).await {
+        // Who was started between the timeout and the late answer does not know that answer.
+        let said_at = ask.late_outcome().map_or_else(|| asked_at(ask), |(_, at)| at);
+        match self.since(said_at, container).await {
             Ok(Since::Started) => Tried::StartedBefore,
             Ok(Since::Runs) => Tried::Running,
             Ok(Since::Stopped) => match self.engine.start(container).await {
@@ -137,10 +139,10 @@ impl Sessions {
         }
     }
 
-    async fn since_it_asked(&self, ask: &Ask, container: &str) -> Result<Since, EngineError> {
-        let asked_at = ask.waiters.iter().map(|waiter| waiter.asked_at).max().unwrap_or(ask.created_at);
+    /// What happened to a container since then.
+    async fn since(&self, then: Time, container: &str) -> Result<Since, EngineError> {
         Ok(match self.engine.look(container).await? {
-            Container { running: true, started_at: Some(at), .. } if at > asked_at + NOTED_WITHIN => Since::Started,
+            Container { running: true, started_at: Some(at), .. } if at > then + NOTED_WITHIN => Since::Started,
             Container { running: true, .. } => Since::Runs,
             Container { running: false, .. } => Since::Stopped,
         })
@@ -152,7 +154,7 @@ impl Sessions {
             None => Ok(()),
             Some(Means::Docker(container)) => {
                 // A late try, or one more after a crash: an agent that was started since then is another one.
-                if matches!(self.since_it_asked(ask, container).await, Ok(Since::Started)) {
+                if matches!(self.since(asked_at(ask), container).await, Ok(Since::Started)) {
                     return Ok(());
                 }
                 match self.engine.stop(container).await {
@@ -180,7 +182,12 @@ impl Sessions {
 /// The Engine notes a start only when the container's first process runs already, and that may ask at once.
 const NOTED_WITHIN: Duration = Duration::from_secs(1);
 
-/// What happened to a container since its agent asked.
+/// When the agent asked, the last time.
+fn asked_at(ask: &Ask) -> Time {
+    ask.waiters.iter().map(|waiter| waiter.asked_at).max().unwrap_or(ask.created_at)
+}
+
+/// What happened to a container since some time.
 enum Since {
     /// It was started anew, and runs.
     Started,

@@ -66,6 +66,7 @@ impl Metrics {
             Fact::Asked
             | Fact::Joined(_)
             | Fact::WaiterWithdrawn(_)
+            | Fact::Replaced(_)
             | Fact::Posted { .. }
             | Fact::Shown { .. }
             | Fact::Taken(_)

@@ -63,6 +63,7 @@ impl Traces {
             Fact::Asked
             | Fact::Joined(_)
             | Fact::WaiterWithdrawn(_)
+            | Fact::Replaced(_)
             | Fact::Posted { .. }
             | Fact::NotShown { .. }
             | Fact::Delivered(_)

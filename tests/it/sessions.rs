@@ -393,6 +393,34 @@ fn under_abort_task_a_timeout_stops_the_session_after_its_response() {
     assert_eq!(program.runs().len(), 1);
 }
 
+/// The call of the process that died would have the session stopped in which its successor works.
+#[test]
+fn a_call_of_a_dead_process_that_another_one_replaces_stops_no_session() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::new(dir.path(), "stop", 0);
+    let world = with_session(&format!("stop = {{ command = [\"{}\"] }}", program.path.display()), "").started();
+    let agent = world.group("g");
+    let call = |id: &str, process: &str, policy: &str| {
+        let fields = json!({"session_id": "s", "process": process, "timeoutPolicy": policy, "timeoutMs": 600_000});
+        agent.ask(id, &and(question(), &fields));
+        agent.status_of(id);
+    };
+    let _alive = (Alive::new(&agent, "lives"), Alive::new(&agent, "beside"));
+    call("dead", "died", "abort_task");
+    call("lives", "beside", "return_cancel");
+    call("successor", "lives", "return_cancel");
+    let replaced = || world.audit().into_iter().filter(|line| line["what"] == "call_replaced").collect::<Vec<_>>();
+    let noted = world.passing(JUDGED, "the dead one to be replaced", || Some(replaced()).filter(|it| !it.is_empty()));
+    assert_eq!(noted[0]["request_id"], "dead");
+    world.later(Duration::from_secs(600));
+    for id in ["dead", "lives", "successor"] {
+        assert_eq!(agent.wait(id)["result"]["status"], "timeout", "who only seemed dead is told, too");
+    }
+    world.all_done("g");
+    assert_eq!((replaced().len(), program.runs().len()), (1, 0));
+    assert!(!whats(&world).iter().any(|what| what == "stopped"));
+}
+
 #[test]
 fn a_session_that_makes_no_sense_is_named() {
     for (session, rules, key) in [

@@ -163,6 +163,7 @@ fn ask(kind: &Kind) -> Ask {
         run: None,
         told: Told::Outcome,
         carrier: askd_core::Carrier::File,
+        replaced: false,
         response: Delivery::default(),
     };
     let accepted = Accepted {

@@ -202,6 +202,7 @@ fn line<'a>(ask: &'a Ask, fact: &'a Fact, now: Time) -> Option<(Line<'a>, Time)>
         Fact::Taken(_) => return None,
         Fact::Joined(id) => Line { what: "joined", request_id: Some(id.as_str()), ..line },
         Fact::WaiterWithdrawn(id) => Line { what: "call_withdrawn", request_id: Some(id.as_str()), ..line },
+        Fact::Replaced(id) => Line { what: "call_replaced", request_id: Some(id.as_str()), ..line },
         Fact::Delivered(id) => Line { what: "delivered", request_id: Some(id.as_str()), ..line },
         Fact::TakenBack(id) => Line { what: "not_collected", request_id: Some(id.as_str()), ..line },
         Fact::Posted { route, attempt } => {
@@ -271,6 +272,7 @@ fn say(ask: &Ask, fact: &Fact) {
         }
         Fact::Joined(_)
         | Fact::WaiterWithdrawn(_)
+        | Fact::Replaced(_)
         | Fact::Posted { .. }
         | Fact::Shown { .. }
         | Fact::Reminded

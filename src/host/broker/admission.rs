@@ -62,5 +62,6 @@ pub(super) fn waiter(request: &Request, settings: &GroupSettings, now: Time) -> 
         told: Told::Outcome,
         response: Delivery::default(),
         carrier: request.carrier.clone(),
+        replaced: false,
     })
 }

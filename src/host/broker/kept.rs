@@ -7,7 +7,7 @@ use crate::host::delivery::{Lies, lies_in};
 use crate::host::session::{DEAD_AFTER, Liveness};
 use crate::ipc::RESPONSES;
 use crate::ipc::wire::Request;
-use askd_core::{Ask, AskId, DeliveryEvent, Event, Group, Relation, RequestId, Time, Waiter};
+use askd_core::{Ask, AskId, DeliveryEvent, Event, Group, MAX_WAITERS, Rejection, Relation, RequestId, Time, Waiter};
 use std::io;
 
 impl Broker {
@@ -74,6 +74,7 @@ impl Broker {
         };
         match self.apply(id, Event::Requested(Relation::JoinsSettled(Box::new(waiter)))).await {
             Ok(ask) if ask.waiter(&request.request_id).is_some() => Some(Submitted::Joined(id)),
+            Ok(ask) if ask.is_full() => Some(Submitted::Rejected(Rejection::TooManyWait { limit: MAX_WAITERS })),
             Ok(_) | Err(Failure::Unknown | Failure::Refused(..) | Failure::Broken) => Some(Submitted::NotYet),
             Err(failure @ (Failure::NotStored | Failure::InDoubt)) => Some(Submitted::failed(&failure)),
         }

@@ -5,6 +5,7 @@ use super::Broker;
 use super::index::{Began, Cursor, Position};
 use crate::ipc::wire;
 use askd_core::{Ask, AskId, Group, Outcome, Person, ShortId, Time};
+use serde_json::value::RawValue;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,6 +110,12 @@ pub enum Named {
 }
 
 impl Broker {
+    /// What the audit log says of an ask, line by line.
+    pub async fn trail(&self, ask: Arc<Ask>) -> Vec<Box<RawValue>> {
+        let (broker, now) = (self.clone(), self.clock().now());
+        tokio::task::spawn_blocking(move || broker.0.audit.trail(&ask, now)).await.unwrap_or_default()
+    }
+
     /// The ask of a group that is `seen` that a short code, or the beginning of an id, means.
     pub fn named(&self, text: &str, seen: impl Fn(&Group) -> bool) -> Named {
         let short = text.parse::<ShortId>().ok();

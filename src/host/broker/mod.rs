@@ -21,6 +21,7 @@ mod lanes;
 mod listing;
 mod overview;
 mod promise;
+mod replacing;
 mod saves;
 mod sharing;
 mod start;
@@ -32,7 +33,6 @@ pub(in crate::host) use collect::Outcomes;
 pub use index::Cursor;
 pub use listing::{Filter, Named, Page};
 pub use overview::{Overview, StuckCard, Tally};
-use submit::Asking;
 pub use submit::Submitted;
 
 use crate::clock::{Clock, Reading};
@@ -53,11 +53,11 @@ use index::{Index, Naming};
 use lanes::Lanes;
 use parking_lot::{Mutex, MutexGuard};
 use saves::Saves;
-use serde_json::value::RawValue;
 use sharing::Beside;
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use submit::Asking;
 use tokio::sync::{Notify, Semaphore, broadcast, watch};
 use updates::Updates;
 
@@ -113,9 +113,11 @@ struct Inner {
     moving: KeyedLock<AskId>,
     /// The agents of these asks are being started.
     starting: KeyedLock<AskId>,
+    /// The asks of which a task finds out whose processes are gone.
+    replacing: KeyedLock<AskId>,
     /// What this daemon knows of others.
     beside: Beside,
-    /// One call of each key, or of each request without one, is taken in at a time.
+    /// One call of each request id, and of each key, is taken in at a time.
     asking: Asking,
     naming: Naming,
     index: Mutex<Index>,
@@ -381,12 +383,6 @@ impl Broker {
         }
         let broker = self.clone();
         tokio::task::spawn_blocking(move || broker.load(id)).await.unwrap_or(Ok(None))
-    }
-
-    /// What the audit log says of an ask, line by line.
-    pub async fn trail(&self, ask: Arc<Ask>) -> Vec<Box<RawValue>> {
-        let (broker, now) = (self.clone(), self.clock().now());
-        tokio::task::spawn_blocking(move || broker.0.audit.trail(&ask, now)).await.unwrap_or_default()
     }
 }
 

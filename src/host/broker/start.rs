@@ -87,6 +87,7 @@ impl Broker {
             looking: KeyedLock::default(),
             moving: KeyedLock::default(),
             starting: KeyedLock::default(),
+            replacing: KeyedLock::default(),
             beside: Beside::default(),
             asking: super::Asking::default(),
             naming: index.naming(),

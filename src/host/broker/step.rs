@@ -259,7 +259,12 @@ impl Broker {
         self.note(step, now);
         // Another daemon may have stored something over it already, and this one may have learned that.
         let newest = if self.is_shared() { self.0.store.cached(ask.id) } else { None };
-        self.enter(|index| index.update(newest.as_ref().unwrap_or(ask)));
+        self.enter(|index| {
+            index.update(newest.as_ref().unwrap_or(ask));
+            if let Basis::Ask(before) = &step.basis {
+                index.unname(before, ask);
+            }
+        });
         self.0.saved.notify_one();
         crash_point(point(step));
         if retired {

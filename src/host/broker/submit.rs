@@ -224,7 +224,9 @@ impl Broker {
             Ok(waiter) => waiter,
             Err(rejection) => return Some(Submitted::Rejected(rejection)),
         };
-        match self.apply(id, Event::Requested(Relation::Joins(Box::new(waiter)))).await {
+        let joined = self.apply(id, Event::Requested(Relation::Joins(Box::new(waiter)))).await;
+        self.replace_dead(id);
+        match joined {
             Ok(ask) if ask.waiter(&request.request_id).is_some() => Some(Submitted::Joined(id)),
             Ok(ask) if ask.is_full() && ask.outcome().is_none() => {
                 Some(Submitted::Rejected(Rejection::TooManyWait { limit: MAX_WAITERS }))

@@ -146,6 +146,7 @@ fn accepted(number: u128, group: &str) -> Accepted {
             run: None,
             told: Told::Outcome,
             carrier: askd_core::Carrier::File,
+            replaced: false,
             response: Delivery::default(),
         },
     }

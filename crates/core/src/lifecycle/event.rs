@@ -163,7 +163,7 @@ pub enum WaiterEvent {
         /// The run.
         run: String,
     },
-    /// Its process is gone, and its response still lies there.
+    /// Its process is gone, and its response still lies there, or a later call waits.
     Died,
     /// A call over HTTP says that it has its outcome.
     Collected {

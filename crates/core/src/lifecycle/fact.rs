@@ -13,6 +13,8 @@ pub enum Fact {
     Joined(RequestId),
     /// One of its calls was withdrawn.
     WaiterWithdrawn(RequestId),
+    /// The process of a waiting call was gone, and a later call waits instead.
+    Replaced(RequestId),
     /// Listed, or handed to a channel.
     Posted {
         /// The route.

@@ -113,7 +113,16 @@ impl FollowUp {
 
     /// What came of starting the agent.
     fn tried(&mut self, what: Tried, cx: &mut Context) -> bool {
-        let AgentStart::Starting { since, tries, .. } = self.start else { return false };
+        let AgentStart::Starting { since, tries, .. } = self.start else {
+            // The agent was so quick to read its briefing that this comes after it.
+            let read = matches!(what, Tried::Started { .. }) && self.briefing.is_taken();
+            if read && self.start == AgentStart::NotTried {
+                self.start = AgentStart::Started;
+                cx.note(Fact::Started);
+                return true;
+            }
+            return false;
+        };
         let tries = tries.saturating_add(1);
         let pause = START_AGAIN.0.saturating_mul(2_u32.saturating_pow(tries.min(16))).min(START_AGAIN.1);
         let again = |running| AgentStart::Starting { since, tries, next: cx.now + pause, running };
@@ -134,7 +143,12 @@ impl FollowUp {
                 AgentStart::NotTried
             }
             Tried::Running if goes_on => again(true),
-            Tried::Nothing | Tried::Running => AgentStart::NotTried,
+            Tried::Nothing => AgentStart::NotTried,
+            Tried::Running => {
+                let why = "it has been running all the time, so that it could not be started".to_owned();
+                cx.note(Fact::StartFailed { why: why.clone(), last: true });
+                AgentStart::GivenUp { why }
+            }
             Tried::Failed(why) => {
                 let start = if goes_on { again(false) } else { AgentStart::GivenUp { why: why.clone() } };
                 cx.note(Fact::StartFailed { why, last: !goes_on });

@@ -21,7 +21,7 @@ impl AskState {
         if *outcome != Outcome::TimedOut {
             return AfterTimeout::Nothing;
         }
-        let aborts = |waiter: &Waiter| !waiter.is_withdrawn() && waiter.on_timeout == TimeoutPolicy::AbortTask;
+        let aborts = |waiter: &Waiter| waiter.waits() && waiter.on_timeout == TimeoutPolicy::AbortTask;
         let rules = &self.rules.session;
         if self.waiters.iter().any(aborts) {
             if rules.stop { AfterTimeout::StopOwed } else { AfterTimeout::Nothing }
@@ -115,7 +115,7 @@ impl AskState {
         Some(at + RECLAIMED)
     }
 
-    fn take_back(&mut self, index: usize, cx: &mut Context) {
+    pub(super) fn take_back(&mut self, index: usize, cx: &mut Context) {
         let waiter = &mut self.waiters[index];
         cx.effects.extend(waiter.response.take_back().map(|effect| effect.of(waiter.request_id.clone())));
     }
@@ -176,10 +176,15 @@ impl AskState {
         follow_up.start = AgentStart::NotTried;
     }
 
-    /// The process of the waiter is gone, and its response still lies there.
+    /// The process of the waiter is gone. A later call replaces it; else only a response that still lies there matters.
     pub(super) fn died(&mut self, request_id: &RequestId, cx: &mut Context) -> bool {
         let Some(index) = self.index_of(request_id) else { return false };
         let waiter = &self.waiters[index];
+        if self.outcome().is_none() && waiter.waits() && self.waiters[index + 1..].iter().any(Waiter::waits) {
+            self.waiters[index].replaced = true;
+            cx.note(Fact::Replaced(request_id.clone()));
+            return true;
+        }
         if !waiter.response.is_published() || !self.minds_death_of(waiter) {
             return false;
         }
@@ -202,6 +207,8 @@ impl AskState {
             self.tidy(cx);
         } else if all && self.outcome() != Some(&Outcome::Withdrawn) && self.has_no_briefing() {
             self.brief(cx);
+        } else {
+            self.tidy(cx);
         }
     }
 
@@ -304,13 +311,14 @@ impl AskState {
         let request_id = waiter.request_id.clone();
         waiter.told = self.told_now();
         waiter.response = Delivery::default();
+        if !self.seat(waiter, cx) {
+            return false;
+        }
         cx.note(Fact::Joined(request_id.clone()));
         self.change(|follow_up| {
             follow_up.briefing = Delivery::default();
             follow_up.overdue = false;
         });
-        self.waiters.push(waiter);
-        self.identify(self.waiters.len() - 1, cx);
         self.owe_response(request_id, cx);
         self.tidy(cx);
         true

@@ -202,3 +202,85 @@ fn who_withdrew_takes_nobodys_answer_along() {
     let again = then(ask, Event::Requested(Relation::Replays(request_id(1))), at(7));
     assert!(again.has_briefing() && again.is_untaken(), "{again:?}");
 }
+
+fn died(number: u8) -> Event {
+    WaiterEvent::Died.of(request_id(number))
+}
+
+fn join(number: u8) -> Event {
+    Event::Requested(Relation::Joins(Box::new(waiter(number))))
+}
+
+/// Whose process looked dead and was not is told all the same.
+#[test]
+fn a_dead_call_is_replaced_by_a_later_one_and_by_no_earlier_one() {
+    let ask = then(then(asked(), join(1), at(1)), join(2), at(2));
+    assert_eq!(perhaps(ask.clone(), died(2), at(3)), ask, "no later call waits");
+    let ask = then(ask, WaiterEvent::Withdrawn.of(request_id(2)), at(3));
+    assert_eq!(perhaps(ask.clone(), died(1), at(4)), ask, "the later one was withdrawn");
+    let ask = then(ask, died(0), at(4));
+    assert_eq!(ask.waiters.iter().map(|waiter| waiter.replaced).collect::<Vec<_>>(), [true, false, false]);
+    let step = next(ask.clone(), answer(), at(5));
+    assert!(step.effects.contains(&DeliveryEffect::Write.of(request_id(0))));
+    let withdrawn = then(ask, WaiterEvent::Withdrawn.of(request_id(1)), at(5));
+    assert_eq!(withdrawn.outcome(), Some(&Outcome::Withdrawn), "nobody is left");
+}
+
+#[test]
+fn calls_that_nobody_waits_for_any_more_make_room() {
+    let numbered = |n: usize| Waiter { request_id: format!("n{n}").parse().unwrap(), ..waiter(0) };
+    let join = |n| Event::Requested(Relation::Joins(Box::new(numbered(n))));
+    let mut ask = asked();
+    for n in 1..MAX_WAITERS {
+        ask = then(ask, join(n), at(1));
+    }
+    assert!(ask.is_full());
+    ask = then(ask, died(0), at(2));
+    assert!(ask.is_full(), "the first one names the record");
+    let replaced: RequestId = "n7".parse().unwrap();
+    ask = then(ask, WaiterEvent::Died.of(replaced.clone()), at(2));
+    ask = then(ask, join(MAX_WAITERS), at(3));
+    assert!(ask.is_full() && ask.waiter(&replaced).is_none() && ask.waiters.len() == MAX_WAITERS);
+    // After the outcome, too.
+    ask = then(ask, answer(), at(5));
+    for request_id in ask.waiters.iter().map(|waiter| waiter.request_id.clone()).collect::<Vec<_>>() {
+        ask = then(ask, DeliveryEvent::Written.of(request_id.clone()), at(5));
+        ask = then(ask, DeliveryEvent::Published.of(request_id), at(5));
+    }
+    let again = Event::Requested(Relation::JoinsSettled(Box::new(numbered(200))));
+    assert_eq!(perhaps(ask.clone(), again.clone(), at(6)), ask, "no bound");
+    let gone: RequestId = "n9".parse().unwrap();
+    ask = then(ask, WaiterEvent::Died.of(gone.clone()), at(6));
+    let step = next(ask, DeliveryEvent::TakenBack { taken: false }.of(gone.clone()), at(6));
+    assert!(step.effects.contains(&Effect::FollowUp(FollowUpEffect::Tidy)), "its file would stay: {:?}", step.effects);
+    let ask = then(step.ask, again, at(7));
+    assert!(ask.waiter(&gone).is_none() && ask.waiters.len() == MAX_WAITERS);
+}
+
+fn tried(what: Tried) -> Event {
+    Event::FollowUp(FollowUpEvent::Tried(what))
+}
+
+/// Nobody took the answer, and the agent is being started with it.
+fn starting() -> Ask {
+    let ask = published(then(asked(), answer(), at(5)), 0, at(5));
+    briefed(then(then(ask, died(0), at(6)), back(0, false), at(6)), at(6))
+}
+
+#[test]
+fn an_agent_that_runs_for_a_day_and_never_asks_is_reported() {
+    let ask = then(starting(), tried(Tried::Running), at(8));
+    assert_eq!(ask.remark(), Remark::Running);
+    let step = next(ask, tried(Tried::Running), at(7 + 24 * 3600));
+    assert_eq!(step.ask.remark(), Remark::NotStarted);
+    let last = |effect: &Effect| matches!(effect, Effect::Note(Fact::StartFailed { last: true, .. }));
+    assert!(step.effects.iter().any(last), "{:?}", step.effects);
+}
+
+#[test]
+fn an_agent_that_reads_before_its_start_is_noted_was_started_all_the_same() {
+    let read = then(starting(), DeliveryEvent::Taken { since: at(6) }.to(Taker::Briefing), at(7));
+    let step = next(read, tried(Tried::Started { accepted: false }), at(8));
+    assert!(step.ask.remark() == Remark::Started && step.effects.contains(&Effect::Note(Fact::Started)));
+    assert_eq!(perhaps(step.ask.clone(), tried(Tried::Started { accepted: false }), at(9)), step.ask, "once");
+}

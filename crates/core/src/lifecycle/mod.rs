@@ -135,6 +135,9 @@ pub struct Waiter {
     /// How it reaches askd.
     #[serde(default, skip_serializing_if = "Carrier::is_file")]
     pub carrier: Carrier,
+    /// Its process was gone while a later call waited. It is told the outcome all the same, in case that was a mistake.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replaced: bool,
 }
 
 /// What a waiter is told.
@@ -154,6 +157,17 @@ impl Waiter {
     /// Whether it was withdrawn by itself.
     pub fn is_withdrawn(&self) -> bool {
         self.told == Told::Withdrawal
+    }
+
+    /// Whether it is a call that still waits, as far as askd knows: it was neither withdrawn nor replaced.
+    pub fn waits(&self) -> bool {
+        !self.is_withdrawn() && !self.replaced
+    }
+
+    /// Whether nothing is owed to it, so that it can make room for another call.
+    pub(super) fn may_go(&self) -> bool {
+        let unreached = self.replaced && self.response == Delivery::default();
+        unreached || self.response.is_taken() || self.response.is_taken_back()
     }
 }
 

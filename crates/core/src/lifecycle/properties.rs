@@ -26,6 +26,7 @@ pub(super) fn waiter(number: u8) -> Waiter {
         run: None,
         told: Told::Outcome,
         carrier: if number % 2 == 1 { Carrier::Http { taken_by: None } } else { Carrier::File },
+        replaced: false,
         response: Delivery::default(),
     }
 }

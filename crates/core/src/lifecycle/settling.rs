@@ -64,18 +64,33 @@ impl AskState {
 
     /// Whether no further call may wait for it.
     pub fn is_full(&self) -> bool {
-        self.waiters.len() >= MAX_WAITERS
+        self.waiters.len() >= MAX_WAITERS && !self.waiters.iter().skip(1).any(Waiter::may_go)
+    }
+
+    /// One more call waits, in the place of one that may go if there are as many as there may be. The first one stays: it
+    /// names the record. `false`: there is no place.
+    pub(super) fn seat(&mut self, waiter: Waiter, cx: &mut Context) -> bool {
+        if self.is_full() {
+            return false;
+        }
+        if self.waiters.len() >= MAX_WAITERS
+            && let Some(gone) = self.waiters.iter().skip(1).position(Waiter::may_go)
+        {
+            self.waiters.remove(gone + 1);
+        }
+        self.waiters.push(waiter);
+        self.identify(self.waiters.len() - 1, cx);
+        true
     }
 
     /// Another call waits for the same outcome.
     pub(super) fn join(&mut self, waiter: Waiter, cx: &mut Context) -> bool {
-        if self.is_full() || self.outcome().is_some() || self.waiter(&waiter.request_id).is_some() {
+        let request_id = waiter.request_id.clone();
+        if self.outcome().is_some() || self.waiter(&request_id).is_some() || !self.seat(waiter, cx) {
             return false;
         }
-        cx.note(Fact::Joined(waiter.request_id.clone()));
+        cx.note(Fact::Joined(request_id));
         cx.act(Effect::Status);
-        self.waiters.push(waiter);
-        self.identify(self.waiters.len() - 1, cx);
         true
     }
 
@@ -98,11 +113,11 @@ impl AskState {
         let waiting = |w: &&mut Waiter| w.request_id == *request_id && w.response == Delivery::default();
         let Some(waiter) = self.waiters.iter_mut().find(waiting) else { return false };
         waiter.told = Told::Withdrawal;
-        if self.waiters.iter().all(Waiter::is_withdrawn) {
-            self.settle(Outcome::Withdrawn, cx);
-        } else {
+        if self.waiters.iter().any(Waiter::waits) {
             cx.note(Fact::WaiterWithdrawn(request_id.clone()));
             self.owe_response(request_id.clone(), cx);
+        } else {
+            self.settle(Outcome::Withdrawn, cx);
         }
         true
     }

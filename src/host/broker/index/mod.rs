@@ -219,6 +219,16 @@ impl Index {
         };
     }
 
+    /// Forgets the names of calls that made room for others.
+    pub(super) fn unname(&mut self, before: &Ask, ask: &Ask) {
+        let Some(slot) = self.entries.slot(ask.id) else { return };
+        let gone = before.waiters.iter().filter(|waiter| ask.waiter(&waiter.request_id).is_none());
+        for waiter in gone {
+            let name = self.naming.name((&ask.group, &waiter.request_id));
+            self.names[By::Request as usize].remove(name, slot);
+        }
+    }
+
     /// Takes an ask out of its place in the list and among the asks of people.
     fn unplace(&mut self, slot: Slot, ask: &Ask) {
         self.pages.drop(slot, &self.entries);

@@ -86,6 +86,7 @@ fn new(number: u8, id: u128, now: Time) -> Step {
         run: None,
         told: Told::Outcome,
         carrier: askd_core::Carrier::File,
+        replaced: false,
         response: Delivery::default(),
     };
     let rules = Rules {
@@ -324,6 +325,22 @@ fn a_code_rests_for_eight_days_after_its_last_ask_was_settled() {
 }
 
 /// What memory holds of an outcome that is kept, and of an open ask. The tables are as full as they are with 100,000.
+#[test]
+fn a_call_that_made_room_for_another_names_no_ask() {
+    let before = new(1, 1, START).ask;
+    let mut record = serde_json::to_value(&before).unwrap();
+    record["waiters"][0]["request_id"] = "r2".into();
+    let after: Ask = serde_json::from_value(record).unwrap();
+    let mut index = Index::default();
+    index.insert(&before, 0);
+    index.update(&after);
+    index.unname(&before, &after);
+    let found = |number| index.by_request(&group(1), &request(number));
+    assert_eq!((found(1), found(2)), (None, Some(after.id)));
+    index.remove(&after);
+    assert!(index.names.iter().all(Names::is_empty));
+}
+
 #[test]
 fn an_outcome_costs_at_most_150_bytes() {
     const ASKS: u128 = 100_000 / 16;

@@ -166,6 +166,7 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
             run: None,
             told: Told::Outcome,
             carrier: askd_core::Carrier::File,
+            replaced: false,
             response: Delivery::default(),
         },
     };

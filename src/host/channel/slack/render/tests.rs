@@ -97,6 +97,7 @@ fn accepted(content: Content, session: SessionRules) -> Accepted {
         run: None,
         told: Told::Outcome,
         carrier: askd_core::Carrier::File,
+        replaced: false,
         response: Delivery::default(),
     };
     Accepted {

@@ -131,4 +131,26 @@ describe('askd is away', () => {
     await until('no box', async () => (await page.getByText("Couldn't reach askd").count()) === 0);
     assert.equal((await daemon.known(ask.request_id)).state, 'open');
   });
+
+  test('a part of the page that did not arrive is loaded again, or a person is told to do it', async () => {
+    const ask = await daemon.asked({ questions: [FRAMEWORK] });
+    let missing = 1;
+    const cutOff = (route) => (missing-- > 0 ? route.abort() : route.continue());
+    const before = (fresh) => fresh.route('**/list.js', cutOff);
+    page = await openPage(browser, { url: daemon.link, before, expected: [/Failed to load resource/] });
+    await page.getByText('This page has not arrived completely. Trying again…').waitFor();
+    await card(page, ask).waitFor();
+    missing = Infinity;
+    await page.reload();
+    await page.getByText('This page could not be loaded. Please reload it.').waitFor();
+    await shoot(page, 'not-loaded');
+    missing = 0;
+    await page.reload();
+    await card(page, ask).waitFor();
+    // Without any script.
+    await page.route('**/start.js', (route) => route.abort());
+    await page.reload();
+    await page.getByText('If nothing else appears here, please reload the page.').waitFor();
+    await shoot(page, 'no-script');
+  });
 });

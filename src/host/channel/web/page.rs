@@ -25,6 +25,7 @@ macro_rules! files {
 const FILES: &[(&str, &str, &[u8])] = files! {
     "/" => "index.html", HTML;
     "/inbox.css" => "inbox.css", CSS;
+    "/start.js" => "start.js", SCRIPT;
     "/inbox.js" => "inbox.js", SCRIPT;
     "/api.js" => "api.js", SCRIPT;
     "/blocked.js" => "blocked.js", SCRIPT;

@@ -265,6 +265,53 @@ async fn a_quote_or_ten_seconds_need_no_confirmation() {
     }
 }
 
+/// Who wrote "no" and says "yes" to the request to confirm it has not said yes to the question.
+#[tokio::test]
+async fn a_yes_to_the_request_to_confirm_is_no_answer_to_the_question() {
+    let world = on_whatsapp(sim(), TO_ADA, "").await;
+    world.writes(ADA, "hello").await;
+    let question = was_off(&world).await;
+    let delivered = question.reached(Stage::Delivered).unwrap() / 1000;
+    world.taken(&world.phone.person_says_at(ADA, "no", delivered + 5)).await;
+    let request = world.shown(ADA, "Did you mean this for: Deploy? Reply 1 to confirm.").await;
+    // As Meta and a person have it: later than ten seconds after the question came.
+    world.later(Duration::from_secs(15));
+    let asked_back = "You wrote \"no\". Reply 1 to confirm it, or swipe the question to reply again.";
+    let times = |times: usize| {
+        move |sim: &Whatsapp| {
+            sim.messages_to(ADA).iter().filter(|m| m.stage.shown() && m.text == asked_back).count() == times
+        }
+    };
+    world.writes(ADA, "yes").await;
+    assert!(world.phone.wait_until(times(1), SOON).await);
+    world.phone.person_quotes(ADA, &request.id, "yes");
+    assert!(world.phone.wait_until(times(2), SOON).await);
+    assert!(world.response_now("r1").is_none());
+    world.later(Duration::from_secs(5));
+    world.writes(ADA, "1").await;
+    assert_eq!(world.response("r1").await["result"]["answers"]["Deploy?"], "No");
+}
+
+/// An answer that was on its way when another one counted is not met with silence.
+#[tokio::test]
+async fn an_answer_that_the_end_has_overtaken_is_told_that_it_was_not_used() {
+    let world = on_whatsapp(sim(), TO_ADA, "").await;
+    world.writes(ADA, "hello").await;
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    let question = world.shown(ADA, "Which?").await;
+    let at = sent(&question) + 2;
+    world.later(Duration::from_secs(30));
+    assert_eq!(world.answer(&world.open_of("r1"), &json!({"Which?": "b"})).0, 200);
+    world.shown(ADA, "Answered: b by operator").await;
+    world.taken(&world.phone.person_says_at(ADA, "1", at)).await;
+    world.shown(ADA, "Already answered \"b\" by the operator").await;
+    // What would have been no answer is left alone.
+    let quiet = world.said_to(ADA).len();
+    world.taken(&world.phone.person_says_at(ADA, "7", at)).await;
+    world.quiet(0).await;
+    assert_eq!(world.said_to(ADA).len(), quiet);
+}
+
 /// A quote proves what it quotes: a note about the first question says nothing about the second.
 #[tokio::test]
 async fn a_quote_of_a_note_about_one_question_does_not_answer_the_next() {

@@ -108,6 +108,7 @@ impl AskState {
         let Some(widget) = self.widgets.get_mut(route).filter(|widget| widget.route.reports_statuses()) else {
             return false;
         };
+        let displayed = widget.was_displayed(attempt, &message);
         let mut changed = widget.told(attempt, &message, status, at) | widget.remember(message, question);
         let this_part = attempt >= widget.one_by_one.first_attempt && attempt <= widget.attempt;
         match status {
@@ -136,7 +137,7 @@ impl AskState {
                     changed = self.prove(route, cx) || changed;
                 }
             }
-            MessageStatus::Failed { window, trouble } if attempt == widget.attempt && !settled => {
+            MessageStatus::Failed { window, trouble } if attempt == widget.attempt && !settled && !displayed => {
                 changed = self.undone(route, window, trouble, cx) || changed;
             }
             MessageStatus::Known | MessageStatus::Taken | MessageStatus::Displayed | MessageStatus::Failed { .. } => {}
@@ -170,6 +171,8 @@ impl AskState {
         let settled = self.is_over();
         let widget = &mut self.widgets[route];
         widget.invited(message);
+        // They are told how it ends, whatever becomes of the question.
+        widget.one_by_one.seen = true;
         cx.note(Fact::Posted { route, attempt: widget.attempt });
         if settled {
             widget.came_up(cx.now);

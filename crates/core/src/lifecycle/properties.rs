@@ -1020,6 +1020,7 @@ fn a_closed_window_is_met_once_and_what_is_held_ends() {
     assert_eq!(early.outcome(), None, "held, though there is no other route");
     let late = early.step(Event::Tick, until).unwrap().unwrap().ask;
     assert!(matches!(late.outcome(), Some(Outcome::Undelivered { .. })), "it was never shown");
+    assert!(!late.has_closed(), "who was asked to write is told how it ended");
 }
 
 #[test]

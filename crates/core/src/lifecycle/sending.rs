@@ -78,9 +78,19 @@ impl Widget {
         }
     }
 
+    /// Whether the platform has said that this message of this try was displayed.
+    pub(super) fn was_displayed(&self, attempt: u8, message: &str) -> bool {
+        let displayed = |sending: &Sending| sending.delivered.is_some() && sending.message.as_deref() == Some(message);
+        self.sendings.iter().any(|sending| sending.attempt == attempt && displayed(sending))
+    }
+
     /// Records what the platform says of the message, by its own clock; `true` if that is new. Of a question in several
     /// messages only the last one counts.
     pub(super) fn told(&mut self, attempt: u8, message: &str, status: MessageStatus, at: Option<Time>) -> bool {
+        // What was displayed has not failed, in whatever order that is said.
+        if matches!(status, MessageStatus::Failed { .. }) && self.was_displayed(attempt, message) {
+            return false;
+        }
         let Some(sending) = self.sending_mut(attempt) else { return false };
         let before = sending.clone();
         let known = match status {
@@ -91,6 +101,7 @@ impl Widget {
         };
         *known = [*known, at].into_iter().flatten().min();
         sending.message.get_or_insert_with(|| message.to_owned());
+        sending.failed &= status != MessageStatus::Displayed;
         *sending != before
     }
 }
@@ -193,6 +204,23 @@ mod tests {
         assert_eq!(since(&first), Some(at(3)), "the first one was there after all");
         let failed = MessageStatus::Failed { window: false, trouble: Trouble::ChatNotFound };
         assert_eq!(since(&fate(first, 1, "q1", failed, None)), Some(at(62)), "but will not be displayed");
+    }
+
+    #[test]
+    fn what_was_displayed_has_not_failed_in_whatever_order_that_is_said() {
+        let failed = MessageStatus::Failed { window: false, trouble: Trouble::ChatNotFound };
+        let up = posted(begin(), 1, Posted::Shown("q1".to_owned()));
+        let sent = fate(up.clone(), 1, "q1", MessageStatus::Taken, Some(at(1)));
+        let shown = fate(sent, 1, "q1", MessageStatus::Displayed, Some(at(2)));
+        let told = fate(shown.clone(), 1, "q1", failed, Some(at(3)));
+        assert_eq!((told.outcome(), since(&told)), (None, Some(at(1))));
+        let part = fate(shown, 1, "q0", failed, Some(at(3)));
+        assert!(part.outcome().is_some(), "another part of it has failed");
+        let two = Ask::accept(accepted(&[ChannelName::WHATSAPP, ChannelName::WEB], 1, 3), at(0)).ask;
+        let up = posted(two, 1, Posted::Shown("q1".to_owned()));
+        let late = fate(fate(up, 1, "q1", failed, None), 1, "q1", MessageStatus::Displayed, Some(at(2)));
+        let late = fate(late, 1, "q1", MessageStatus::Taken, Some(at(1)));
+        assert_eq!(since(&late), Some(at(1)));
     }
 
     #[test]

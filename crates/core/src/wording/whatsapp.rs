@@ -22,6 +22,11 @@ pub fn did_you_mean(question: &str) -> String {
     format!("Did you mean this for: {question}? Reply 1 to confirm.")
 }
 
+/// To a person who replied neither 1 nor a number to that: a yes may confirm what they wrote, or answer the question.
+pub fn confirm_or_quote(said: &str) -> String {
+    format!("You wrote \"{said}\". Reply 1 to confirm it, or swipe the question to reply again.")
+}
+
 /// To a person who forwards a message where an answer is expected.
 pub const FORWARDED: &str = "I do not take forwarded messages as answers.";
 
@@ -50,7 +55,9 @@ pub fn how_to_reply(question: &Question) -> String {
         (Kind::Select | Kind::Confirm, true) => "Reply with a number or type your own answer.",
         (Kind::Select | Kind::Confirm, false) => "Reply with a number.",
     };
-    if question.required { line.to_owned() } else { format!("{line} Reply 0 to skip.") }
+    // The name of an option comes first.
+    let skip = if question.choice("0").is_some() { "\"skip\"" } else { "0" };
+    if question.required { line.to_owned() } else { format!("{line} Reply {skip} to skip.") }
 }
 
 /// Who asks, in a line above a question of a chat that one group uses.

@@ -70,7 +70,9 @@ impl Incoming<'_> {
                 self.tell(About::Nothing(()), wording::which_to_allow(&list.collect::<Vec<_>>()));
                 Ok(true)
             }
-            Target::Which(_) | Target::Unnamed(_) | Target::Before(_) | Target::Nothing => Ok(false),
+            Target::Which(_) | Target::Unnamed(_) | Target::Before(_) | Target::Overtaken(_) | Target::Nothing => {
+                Ok(false)
+            }
         }
     }
 

@@ -39,11 +39,18 @@ impl Incoming<'_> {
                 let list = list.map(|a| (a.ask.short_id.to_string(), text::in_short(a.question())));
                 self.tell(About::Nothing(()), wording::which_one(&list.collect::<Vec<_>>()));
             }
+            Target::Overtaken(_) if self.message.forwarded => {}
             Target::One(at) | Target::Confirm(at) if self.message.forwarded => {
                 // It was written for another reader.
                 let asked = &asked[at];
                 if asked.is_open() || asked.ask.is_late_open() {
                     self.tell_tamely(asked, &format!("{} {}", wording::FORWARDED, asked.how_to_reply()));
+                }
+            }
+            Target::Overtaken(at) => {
+                let asked = &asked[at];
+                if reader.would_answer(asked) {
+                    self.tell_too_late(&asked.ask, Some(reader.said));
                 }
             }
             Target::Before(before) => {
@@ -155,7 +162,11 @@ impl Incoming<'_> {
     }
 
     fn send_confirmation(&self, asked: &Asked, nth: u8) {
-        let text = text::tame(&wording::did_you_mean(&text::in_short(asked.question())));
+        self.note_confirmation(asked, nth, text::tame(&wording::did_you_mean(&text::in_short(asked.question()))));
+    }
+
+    /// Sends a message of which a `1` confirms the words that wait.
+    fn note_confirmation(&self, asked: &Asked, nth: u8, text: String) {
         let (to, confirms) = (self.reply_to.clone(), Some((nth, self.person.clone())));
         self.channel.0.outbox.note(Note { to, text, ask: Some(asked.ask.id), question: asked.next(), confirms });
     }
@@ -171,8 +182,17 @@ impl Incoming<'_> {
         let same = |asked: &&Asked| asked.ask.id == pending.ask && asked.is_open() && asked.next() == pending.question;
         let quotes = &self.message.quotes;
         let one = matches!(&self.message.body, Body::Text(said) if said.trim().trim_end_matches('.') == "1");
-        let meant = one && (quotes.is_none() || *quotes == pending.note);
-        let Some(at) = asked.iter().position(|asked| same(&asked)).filter(|_| meant) else {
+        let at = asked.iter().position(|asked| same(&asked));
+        let Some(at) = at.filter(|_| one && (quotes.is_none() || *quotes == pending.note)) else {
+            // What quotes the request, and a yes or a no, may be meant for the request: then it is no answer to the question.
+            let to_note = || reader.post_of.is_none() && reader.about.and_then(About::ask) == Some(pending.ask);
+            let for_it = if quotes.is_some() { to_note() } else { words::is_yes_or_no(reader.said) };
+            let unsure = for_it && !matches!(reader.target(asked), Target::Confirm(_));
+            if let Some(asked) = at.filter(|_| unsure).map(|at| &asked[at]) {
+                let text = wording::confirm_or_quote(&text::few_words(&pending.said));
+                self.note_confirmation(asked, pending.nth, text);
+                return Ok(true);
+            }
             contacts.confirmed(&self.person);
             return Ok(false);
         };

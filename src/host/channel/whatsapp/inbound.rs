@@ -194,7 +194,7 @@ impl Incoming<'_> {
         if let Ok(code) = words::first_word(reader.said).parse::<ShortId>() {
             ended.extend(self.broker.ended_with(&self.ids, &code));
         }
-        if let Some(since) = since.filter(|_| !asked.is_empty()) {
+        if let Some(since) = since {
             let since = since - TOLERANCE - Duration::from_millis(reader.clock_ahead.unsigned_abs());
             ended.extend(self.broker.ended_since(&self.ids, since.max(self.channel.now() - REPEATED)));
         }

@@ -72,6 +72,8 @@ pub(super) enum Target {
     One(usize),
     /// This one, if the person confirms it: the phone may have been off when they wrote.
     Confirm(usize),
+    /// This one, which was open when the platform received the message. It has ended since, and nothing else is open.
+    Overtaken(usize),
     /// One of these, but the platform received the message before it had sent them.
     Before(Vec<usize>),
     /// One of these; ask the person which.
@@ -178,7 +180,14 @@ fn unnamed(message: &Message<'_>, candidates: &[Candidate<'_>]) -> Target {
         ([], _) => {
             let begun = |(_, candidate): &(usize, &Candidate<'_>)| candidate.state == State::Open && candidate.begun;
             let before: Vec<usize> = candidates.iter().enumerate().filter(begun).map(|(at, _)| at).collect();
-            if before.is_empty() { Target::Nothing } else { Target::Before(before) }
+            if !before.is_empty() {
+                return Target::Before(before);
+            }
+            let overtaken = |other: &&Candidate<'_>| other.was_there(message) && other.was_open(message);
+            match candidates.iter().filter(overtaken).count() {
+                1 => candidates.iter().position(|other| overtaken(&other)).map_or(Target::Nothing, Target::Overtaken),
+                _ => Target::Nothing,
+            }
         }
         ([at], false) => sure(message, *at, candidates),
         _ => Target::Which(there),
@@ -244,7 +253,7 @@ mod tests {
     #[test]
     #[expect(clippy::too_many_lines, reason = "a table")]
     fn what_a_message_means() {
-        use Target::{Before, Confirm, Nothing, One, Unnamed, Which};
+        use Target::{Before, Confirm, Nothing, One, Overtaken, Unnamed, Which};
         let a = || sent("k7", &["a1", "a2"], 0);
         let b = || sent("m3", &["b1"], 100);
         let unsent = || Candidate { times: Times::default(), begun: false, ..a() };
@@ -297,7 +306,16 @@ mod tests {
                 vec![b(), ended("k7", &["a1"], 0, 60, false)],
                 Before(vec![0]),
             ),
-            ("all has ended", words(20), vec![ended("k7", &["a1"], 0, 60, false)], Nothing),
+            ("it has ended meanwhile", words(20), vec![ended("k7", &["a1"], 0, 60, false)], Overtaken(0)),
+            ("the same, and it can be answered late", words(20), vec![late()], Overtaken(0)),
+            ("they ended it themselves", words(20), vec![ended("k7", &["a1"], 0, 60, true)], Nothing),
+            ("all had ended by then", words(70), vec![ended("k7", &["a1"], 0, 60, false)], Nothing),
+            (
+                "two have ended meanwhile",
+                words(150),
+                vec![ended("k7", &["a1"], 0, 160, false), ended("m3", &["b1"], 100, 160, false)],
+                Nothing,
+            ),
             ("not known to have left", words(20), vec![on_its_way()], Before(vec![0])),
             ("waits in our own queue", words(20), vec![unsent()], Nothing),
             ("a quote, from before", quoting("a1", -3600), vec![a(), b()], One(0)),
@@ -431,6 +449,9 @@ mod tests {
                 Target::Before(before) => prop_assert!(!before.is_empty() && !before.into_iter().any(there)),
                 Target::Unnamed(which) => prop_assert!(
                     quotes.is_some() && which.len() > 1 && which.into_iter().all(|at| candidates[at].nameless)
+                ),
+                Target::Overtaken(at) => prop_assert!(
+                    quotes.is_none() && candidates.iter().all(|other| other.state != State::Open || !other.begun) && there(at)
                 ),
                 Target::Nothing => {}
             }

@@ -123,7 +123,12 @@ pub(super) fn note(text: &str) -> Vec<String> {
 
 /// A few words of a question, for a list of several.
 pub(super) fn in_short(question: &Question) -> String {
-    let text = one_line(&question.text);
+    few_words(&question.text)
+}
+
+/// The same of any text.
+pub(super) fn few_words(text: &str) -> String {
+    let text = one_line(text);
     match text.char_indices().nth(80) {
         Some((at, _)) => format!("{}…", text[..at].trim_end()),
         None => text,

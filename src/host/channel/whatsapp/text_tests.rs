@@ -58,6 +58,8 @@ fn each_kind_says_how_it_is_answered() {
     assert_eq!(last(Draft { kind: Some("confirm".into()), ..draft("Go?", &[]) }), "Reply with a number.");
     assert_eq!(last(draft("Why?", &[])), "Reply with your answer.");
     assert_eq!(last(Draft { required: Some(false), ..draft("Why?", &[]) }), "Reply with your answer. Reply 0 to skip.");
+    let counted = Draft { required: Some(false), custom: Some(false), ..draft("How many?", &["none", "0", "2"]) };
+    assert_eq!(last(counted), "Reply with a number. Reply \"skip\" to skip.", "0 is the name of an option");
     assert_eq!(
         last(Draft { multiple: true, ..auth() }),
         "Reply with one or more numbers, like 1,3, or type your own answer."

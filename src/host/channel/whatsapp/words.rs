@@ -58,28 +58,50 @@ fn understand(text: &str, question: &Question) -> Meaning {
     }
     let label = question.choice(text);
     let plain = plain_digits(text);
-    let numbers = if question.kind == Kind::Text { None } else { numbers(&plain) };
+    let numbers = if question.kind == Kind::Text { None } else { numbers(&plain, question) };
     match (label, numbers.as_deref()) {
-        (Some(label), Some(numbers)) => {
-            // The name of one option may be the number of another; "2." is a number for certain.
-            let of_another = |number: usize| number != label + 1 && (1..=question.choices.len()).contains(&number);
-            let two_meanings = matches!(*numbers, [number] if of_another(number));
-            if two_meanings { Meaning::Unfit(Unfit::TwoMeanings) } else { picks(vec![label]) }
+        (Some(label), Some([number])) => {
+            number.or_label(Some(label), question).map_or_else(Meaning::Unfit, |pick| picks(vec![pick]))
         }
-        (Some(label), None) => picks(vec![label]),
+        (Some(label), _) => picks(vec![label]),
         (None, Some(numbers)) => by_number(numbers, question),
         (None, None) => by_words(text, &plain, question),
     }
 }
 
-fn by_number(numbers: &[usize], question: &Question) -> Meaning {
+fn by_number(numbers: &[Number], question: &Question) -> Meaning {
     match numbers {
-        [0] => skip(question, Unfit::NoSuchNumber),
+        [Number { value: 0, .. }] => skip(question, Unfit::NoSuchNumber),
         [_, _, ..] if question.kind != Kind::MultiSelect => Meaning::Unfit(Unfit::OnlyOne),
-        numbers if numbers.iter().all(|n| (1..=question.choices.len()).contains(n)) => {
-            picks(numbers.iter().map(|number| number - 1).collect())
+        [number] => number.or_label(None, question).map_or_else(Meaning::Unfit, |pick| picks(vec![pick])),
+        numbers => {
+            let chosen = numbers.iter().map(|number| number.or_label(number.label(question), question));
+            chosen.collect::<Result<Vec<_>, _>>().map_or_else(Meaning::Unfit, picks)
         }
-        _ => Meaning::Unfit(Unfit::NoSuchNumber),
+    }
+}
+
+/// A number that a person has written.
+#[derive(Debug, Clone, Copy)]
+struct Number {
+    value: usize,
+    /// With a sign that no name has: "2.", "#2". It is no name for certain.
+    marked: bool,
+}
+
+impl Number {
+    /// The option that it names: the name of one option may be the number of another.
+    fn label(self, question: &Question) -> Option<usize> {
+        question.choice(&self.value.to_string()).filter(|_| !self.marked)
+    }
+
+    /// The option that it stands for, if it is also the name of `label`.
+    fn or_label(self, label: Option<usize>, question: &Question) -> Result<usize, Unfit> {
+        let listed = self.value.checked_sub(1).filter(|at| *at < question.choices.len());
+        match (label, listed) {
+            (Some(label), Some(listed)) if label != listed => Err(Unfit::TwoMeanings),
+            (label, listed) => label.or(listed).ok_or(Unfit::NoSuchNumber),
+        }
     }
 }
 
@@ -104,7 +126,7 @@ fn by_words(text: &str, plain: &str, question: &Question) -> Meaning {
     if question.kind == Kind::MultiSelect
         && let Some(chosen) = labels(text, question)
     {
-        return picks(chosen);
+        return chosen.map_or_else(Meaning::Unfit, picks);
     }
     // Digits and signs that are no list of numbers are a slip, not an answer in words.
     let slip =
@@ -140,18 +162,29 @@ fn near(word: &str, question: &Question) -> Option<usize> {
     close.next().filter(|_| close.next().is_none())
 }
 
+/// Whether a text is no more than a yes or a no.
+pub(super) fn is_yes_or_no(text: &str) -> bool {
+    let words = text.to_lowercase();
+    let first = words.split([',', '.', '!', ' ']).next().unwrap_or_default();
+    let listed = |text: &str| YES.contains(&text) || NO.contains(&text) || ["y", "n"].contains(&text);
+    listed(words.trim().trim_end_matches(['.', '!'])) || listed(first) && words.split_whitespace().count() <= 3
+}
+
 /// Labels and numbers with commas or "and" between them, if there is nothing else.
-fn labels(text: &str, question: &Question) -> Option<Vec<usize>> {
+fn labels(text: &str, question: &Question) -> Option<Result<Vec<usize>, Unfit>> {
     let parts = text.split([',', ';', '\n', '&', '+']).flat_map(|part| part.split(" and "));
     let mut chosen = Vec::new();
     for part in parts.map(|part| part.trim().trim_start_matches("and ").trim()).filter(|part| !part.is_empty()) {
-        let number = || match numbers(&plain_digits(part))?.as_slice() {
-            [number] => number.checked_sub(1),
-            _ => None,
-        };
-        chosen.push(question.choice(part).or_else(number).filter(|pick| *pick < question.choices.len())?);
+        let label = question.choice(part);
+        match (label, numbers(&plain_digits(part), question).as_deref()) {
+            (label, Some([number])) => match number.or_label(label, question) {
+                Err(Unfit::NoSuchNumber) => return None,
+                pick => chosen.push(pick),
+            },
+            (label, _) => chosen.push(Ok(label?)),
+        }
     }
-    (!chosen.is_empty()).then_some(chosen)
+    (!chosen.is_empty()).then(|| chosen.into_iter().collect())
 }
 
 /// Words around a number that change nothing.
@@ -159,25 +192,31 @@ const AROUND: &[&str] = &["option", "number", "no", "nr", "choice", "answer", "p
 /// Numbers that people write out.
 const WORDS: [&str; 10] = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
 
-/// A text that is numbers: `2`, `2.`, `(2)`, `#2`, `1,3`, `1 3`, `1 and 3`, `option 2 please`, `two`.
-fn numbers(text: &str) -> Option<Vec<usize>> {
+/// A text that is numbers: `2`, `2.`, `(2)`, `#2`, `1,3`, `1 3`, `1 and 3`, `option 2 please`, `No. 2`, `two`.
+fn numbers(text: &str, question: &Question) -> Option<Vec<Number>> {
     if let Some(at) = WORDS.iter().position(|word| text.eq_ignore_ascii_case(word)) {
-        return Some(vec![at + 1]);
+        return Some(vec![Number { value: at + 1, marked: false }]);
     }
-    let mut list = Vec::new();
+    // A no changes everything where it may be an answer.
+    let refuses = |label: &str| NO.contains(&label.trim().to_lowercase().as_str());
+    let takes_a_no = question.kind == Kind::Confirm || question.choices.iter().any(|choice| refuses(&choice.label));
+    let (mut list, mut announced) = (Vec::new(), false);
     let parts = text.split(|c: char| c.is_whitespace() || ",;&+/".contains(c)).filter(|part| !part.is_empty());
     for part in parts {
         let bare = part.trim_start_matches(['#', '(']).trim_end_matches(['.', ')', '!', ':']);
         if !bare.is_empty() && bare.len() <= 6 && bare.bytes().all(|b| b.is_ascii_digit()) {
-            list.push(bare.parse().ok()?);
-        } else {
-            let word = bare.to_lowercase();
-            if !(word == "and" || AROUND.contains(&word.as_str())) {
-                return None;
-            }
+            list.push(Number { value: bare.parse().ok()?, marked: bare != part });
+            announced = false;
+            continue;
         }
+        let word = bare.to_lowercase();
+        let means_nothing = word == "and" || AROUND.contains(&word.as_str()) && question.choice(bare).is_none();
+        if announced || !means_nothing || word == "no" && takes_a_no {
+            return None;
+        }
+        announced = word == "no";
     }
-    (!list.is_empty()).then_some(list)
+    (!list.is_empty() && !announced).then_some(list)
 }
 
 /// Digits of every kind as plain ones: "²", "２", "②", "٢", a keycap.
@@ -307,6 +346,49 @@ mod tests {
         assert_eq!(one(&odd, "2."), picks(vec![1]), "a number for certain");
         assert_eq!(one(&odd, "5"), picks(vec![2]), "no fifth option: only a name");
         assert_eq!(one(&odd, "3"), picks(vec![2]));
+        let counts = question("multi-select", &["2", "3", "5"], None, true);
+        for unsure in ["2,3", "2 and 5", "3 5", "5, 3"] {
+            assert_eq!(one(&counts, unsure), Meaning::Unfit(Unfit::TwoMeanings), "{unsure:?}");
+        }
+        assert_eq!(one(&counts, "1, 5"), picks(vec![0, 2]), "no first name, no fifth option");
+        assert_eq!(one(&counts, "2., 3."), picks(vec![1, 2]), "numbers for certain");
+        let mixed = question("multi-select", &["2", "b", "c"], None, true);
+        assert_eq!(one(&mixed, "2, c"), Meaning::Unfit(Unfit::TwoMeanings));
+        assert_eq!(one(&mixed, "#2, c"), picks(vec![1, 2]));
+        let far = question("multi-select", &["18", "20", "22"], None, true);
+        assert_eq!(one(&far, "18,20"), picks(vec![0, 1]));
+        assert_eq!(one(&far, "18,21"), Meaning::Unfit(Unfit::NoSuchNumber));
+    }
+
+    #[test]
+    fn a_no_beside_a_number_is_not_overlooked() {
+        let confirm = question("confirm", &[], None, true);
+        let reversed = question("select", &["No", "Yes"], Some(false), true);
+        for unsure in ["1 no", "no 1", "1, no thanks", "No. 2", "no 2"] {
+            for question in [&confirm, &reversed] {
+                let meant = one(question, unsure);
+                assert!(matches!(meant, Meaning::Unfit(_)), "{unsure:?}: {meant:?}");
+            }
+        }
+        let select = question("select", &["Postgres", "MySQL"], Some(false), true);
+        for number in ["no 2", "No. 2", "nr 2", "no. 2 please"] {
+            assert_eq!(one(&select, number), picks(vec![1]), "{number:?}");
+        }
+        for refused in ["2 no", "2, no thanks", "no please 2"] {
+            assert_eq!(one(&select, refused), Meaning::Unfit(Unfit::NotOffered), "{refused:?}");
+        }
+        let named = question("select", &["Answer", "Ignore"], Some(false), true);
+        assert!(matches!(one(&named, "answer 2"), Meaning::Unfit(_)), "two options");
+    }
+
+    #[test]
+    fn a_yes_or_a_no_is_told_from_an_answer() {
+        for word in ["yes", "No.", "ok!", "go ahead", "yes please", "no, not that", "👍", "y"] {
+            assert!(is_yes_or_no(word), "{word}");
+        }
+        for word in ["1", "JWT tokens", "yes if the tests pass", "nobody", ""] {
+            assert!(!is_yes_or_no(word), "{word}");
+        }
     }
 
     #[test]

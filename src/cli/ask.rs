@@ -1,7 +1,8 @@
 //! `askd ask`: a question from a script or a terminal.
 
+use super::briefing::output_was_closed;
 use super::json::escaped;
-use super::{Exit, FAILED, USAGE, say};
+use super::{Exit, FAILED, USAGE};
 use crate::agent::{OpenCall, Taken, Way};
 use crate::clock::Clock;
 use crate::ipc::wire::{AnswerValue, Draft, DraftChoice, Request, RequestFile, ResponseFile};
@@ -83,6 +84,12 @@ impl AskCommand {
     pub(super) fn run(self) -> Result<(), Exit> {
         super::log("warn", false)?;
         let request = self.request()?;
+        if output_was_closed() {
+            return Err(Exit::new(
+                FAILED,
+                "standard output is closed, so the answer could not be told; nothing was asked",
+            ));
+        }
         super::small_runtime()?.block_on(async {
             let clock = Clock::system();
             let mut way = Way::new(self.ipc.clone(), super::variable, &clock)?;
@@ -207,22 +214,26 @@ impl AskCommand {
         }
     }
 
+    /// All of it or an error: a reader that has gone has not read it.
     fn print(&self, response: &ResponseFile, code: u8) -> anyhow::Result<()> {
+        let mut text = String::new();
         if self.json {
             let mut whole = serde_json::to_value(&response.result)?;
             if let (Some(error), Some(object)) = (&response.error, whole.as_object_mut()) {
                 object.insert("error".to_owned(), error.clone().into());
             }
-            say(&escaped(&serde_json::to_string_pretty(&whole)?))?;
+            text = escaped(&serde_json::to_string_pretty(&whole)?) + "\n";
         } else if code == 0 {
             for (_, answer) in &response.result.answers.0 {
                 match answer {
-                    AnswerValue::One(answer) => say_answer(answer)?,
-                    AnswerValue::Many(answers) => answers.iter().try_for_each(|answer| say_answer(answer))?,
+                    AnswerValue::One(answer) => text += &as_printed(answer),
+                    AnswerValue::Many(answers) => text.extend(answers.iter().map(|answer| as_printed(answer))),
                 }
             }
         }
-        Ok(())
+        let mut output = std::io::stdout().lock();
+        output.write_all(text.as_bytes())?;
+        Ok(output.flush()?)
     }
 }
 
@@ -238,11 +249,11 @@ async fn count_down(clock: &Clock, look: impl Fn() -> (Option<Duration>, bool)) 
 }
 
 /// To the letter for a script; a terminal is not steered by it.
-fn say_answer(answer: &str) -> anyhow::Result<()> {
+fn as_printed(answer: &str) -> String {
     if std::io::stdout().is_terminal() {
-        return answer.lines().try_for_each(|line| say(&askd_core::printable(line)));
+        return answer.lines().map(|line| askd_core::printable(line) + "\n").collect();
     }
-    say(answer)
+    format!("{answer}\n")
 }
 
 /// A duration from `least` to `most` seconds, as people write it.

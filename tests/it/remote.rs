@@ -524,6 +524,24 @@ fn askd_ask_ends_over_http_as_it_does_with_files() {
 }
 
 #[test]
+fn an_answer_that_askd_ask_cannot_print_is_kept_and_the_same_call_prints_it() {
+    let remote = Remote::new();
+    let agent = remote.agent("research");
+    let mut command = askd();
+    command.args(["ask", "Go?"]).env("ASKD_SESSION_ID", "s1");
+    command.env("ASKD_URL", format!("http://{}", agent.at)).env("ASKD_TOKEN", &agent.token);
+    let child = command.stdout(std::io::pipe().unwrap().1).stderr(Stdio::piped()).spawn().unwrap();
+    let ask = remote.world.one_open();
+    assert_eq!(remote.world.answer(&ask, &json!({"Go?": "yes"})).0, 200);
+    let unread = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&unread.stderr);
+    assert!(unread.status.code() == Some(1) && said.contains("askd keeps it for the next call"), "{unread:?}");
+    let again = command.stdout(Stdio::piped()).output().unwrap();
+    assert_eq!((again.status.code(), &*again.stdout), (Some(0), &b"yes\n"[..]), "{again:?}");
+    assert!(remote.world.open().is_empty(), "nothing is asked twice");
+}
+
+#[test]
 fn a_daemon_that_is_killed_at_each_step_brings_every_outcome_to_its_caller_once() {
     let mut remote = Remote::of(World::empty().with_binary());
     let agent = remote.agent("research");

@@ -287,16 +287,34 @@ fn small_mistakes_are_told_like_large_ones() {
 }
 
 #[test]
-fn an_answer_that_cannot_be_printed_stays_where_it_was() {
+fn an_answer_that_cannot_be_printed_stays_where_it_was_and_the_same_call_prints_it() {
     let world = World::process();
+    let full = || Stdio::from(fs::File::options().write(true).open("/dev/full").unwrap());
+    let gone = || Stdio::from(std::io::pipe().unwrap().1);
     let mut command = askd();
     command.args(["ask", "Go?"]).env("ASKD__DATA_DIR", world.data());
-    let full = fs::File::options().write(true).open("/dev/full").unwrap();
-    let child = command.stdout(full).stderr(Stdio::piped()).spawn().unwrap();
-    let ask = world.one_open();
-    world.answer(&ask, &json!({"Go?": "yes"}));
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("the response stays in responses/"));
-    world.group("default").responses_are(&[&format!("{}.json", ask["request_id"].as_str().unwrap())]);
+    for (session, output) in [("full", full()), ("gone", gone())] {
+        let child = command.env("ASKD_SESSION_ID", session).stdout(output).stderr(Stdio::piped()).spawn().unwrap();
+        let ask = world.one_open();
+        world.answer(&ask, &json!({"Go?": "yes"}));
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{session}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("the response stays in responses/"));
+        let response = format!("responses/{}.json", ask["request_id"].as_str().unwrap());
+        assert!(world.group("default").path.join(response).exists());
+    }
+    let again = command.stdout(Stdio::piped()).output().unwrap();
+    assert_eq!((again.status.code(), &*again.stdout), (Some(0), &b"yes\n"[..]), "{again:?}");
+    assert!(world.open().is_empty(), "nothing is asked twice");
+}
+
+#[test]
+fn without_an_output_for_the_answer_nothing_is_asked() {
+    let world = World::process();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec \"$0\" ask Go? >&-", crate::harness::ASKD]).env("ASKD__DATA_DIR", world.data());
+    let output = shell.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("standard output is closed"), "{output:?}");
+    assert!(world.open().is_empty());
 }

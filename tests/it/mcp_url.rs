@@ -475,6 +475,25 @@ fn an_answer_for_which_no_session_comes_back_becomes_a_briefing() {
 }
 
 #[test]
+fn a_session_that_comes_again_after_a_restart_still_waits_for_all_it_has_asked() {
+    let mut remote = Remote::new();
+    let client = Client::introduced(remote.agent("research"));
+    let briefed = || client.agent.call("GET", "/briefings", "").1["briefings"].as_array().unwrap().len();
+    client.call(1, "ask_user", &go(0)).assert_pending();
+    remote.says("yes");
+    assert!(remote.world.terminate().success());
+    remote.world.start();
+    remote.world.later(SECOND * 600);
+    // Whatever it comes for.
+    client.tools();
+    remote.world.later(SECOND * 600);
+    thread::sleep(Duration::from_millis(200));
+    assert_eq!(briefed(), 0);
+    remote.world.passing(SECOND * 900, "the briefing", || (briefed() == 1).then_some(()));
+    client.call(2, "ask_user", &go(60_000)).assert_answered(&json!({"Go?": "yes"}));
+}
+
+#[test]
 fn a_question_can_be_withdrawn_and_what_is_unknown_is_said() {
     let remote = Remote::new();
     let client = Client::introduced(remote.agent("research"));

@@ -88,6 +88,11 @@ impl Broker {
         groups
     }
 
+    /// The asks of a group of which something is not over.
+    pub(in crate::host) fn unfinished_of(&self, group: &Group) -> Vec<AskId> {
+        self.index().unfinished_of(group)
+    }
+
     /// Notes that all groups were looked at.
     pub(in crate::host) fn has_looked(&self) {
         self.0.looked.notify_waiters();

@@ -1,7 +1,7 @@
 //! Which calls over HTTP still wait. Each is a lease: it holds while the call is in flight, and for a minute after the last
 //! one. A model may work for minutes before its next call of MCP: such a lease holds longer, each call of its session renews
-//! it, and nothing shortens it. A start of the daemon gives each lease its whole time anew. This module decides nothing
-//! about asks.
+//! it, and nothing shortens it. A start of the daemon gives each lease its whole time anew. Which requests of an earlier run a
+//! session has, its caller knows by the asks. This module decides nothing about them.
 
 use crate::clock::{Clock, Moment};
 use crate::host::store::Wait;
@@ -35,6 +35,8 @@ pub(crate) struct Leases {
 #[derive(Debug, Default)]
 struct Known {
     leases: HashMap<Key, Lease>,
+    /// When the asks were last looked through for questions of a session.
+    looked: HashMap<(Group, String), Moment>,
     /// How many there may be before those that are over are dropped.
     sweep_at: usize,
 }
@@ -68,9 +70,13 @@ impl Leases {
         if let Some(lease) = known.leases.get(&(group.clone(), request_id.clone())) {
             return lease.in_flight > 0 || now < lease.until;
         }
-        // It may be one of the last run.
+        now < self.of_last_run(request_id)
+    }
+
+    /// Until when the lease of a request holds that may be one of the last run.
+    fn of_last_run(&self, request_id: &RequestId) -> Moment {
         let whole = if request_id.as_str().starts_with(OF_MCP) { self.of_mcp } else { LEASE };
-        now < self.started + whole
+        self.started + whole
     }
 
     /// Holds the lease of this request as long as the call is in flight, and [`LEASE`] after that.
@@ -80,7 +86,16 @@ impl Leases {
 
     /// The same for a call of a session, which can come back to it.
     pub(crate) fn begin_in(&self, group: &Group, request_id: &RequestId, session: Option<&str>) -> InFlight {
-        let of = (group.clone(), request_id.clone());
+        self.fly((group.clone(), request_id.clone()), session, self.of_last_run(request_id))
+    }
+
+    /// The same for a request that no earlier run can know.
+    pub(crate) fn begin_new(&self, group: &Group, request_id: &RequestId, session: Option<&str>) -> InFlight {
+        self.fly((group.clone(), request_id.clone()), session, self.started)
+    }
+
+    /// `until`: how long the lease holds if it is not known yet.
+    fn fly(&self, of: Key, session: Option<&str>, until: Moment) -> InFlight {
         let now = self.clock.monotonic();
         let mut known = self.known.lock();
         if known.leases.len() >= known.sweep_at && now >= self.started + LEASE.max(self.of_mcp) {
@@ -90,17 +105,39 @@ impl Leases {
         if !known.leases.contains_key(&of) {
             self.begun.notify_one();
         }
-        let lease = known.leases.entry(of.clone()).or_insert(Lease { in_flight: 0, until: now, session: None });
+        let lease = known.leases.entry(of.clone()).or_insert(Lease { in_flight: 0, until, session: None });
         lease.in_flight += 1;
         lease.session = session.map(str::to_owned);
         drop(known);
         InFlight { leases: self.clone(), of, after: if session.is_some() { self.of_mcp } else { LEASE } }
     }
 
-    /// A call of this session has come: its questions are still waited for.
-    pub(crate) fn renew(&self, group: &Group, session: &str) {
+    /// A call of this session has come: its questions are still waited for. `true`: it may have some whose leases are not
+    /// known here, of an earlier run or of other daemons, which [`Self::adopt`] takes. That is said once a minute.
+    pub(crate) fn renew(&self, group: &Group, session: &str) -> bool {
+        let now = self.clock.monotonic();
+        self.each_of(group, session, |lease| lease.until = lease.until.max(now + self.of_mcp));
+        let mut known = self.known.lock();
+        let looked_lately = |at: &Moment| now < *at + LEASE;
+        let of = (group.clone(), session.to_owned());
+        if known.looked.get(&of).is_some_and(looked_lately) {
+            return false;
+        }
+        if known.looked.len().is_power_of_two() {
+            known.looked.retain(|_, at| looked_lately(at));
+        }
+        known.looked.insert(of, now);
+        true
+    }
+
+    /// This request is one of a session of which a call has just come.
+    pub(crate) fn adopt(&self, group: &Group, request_id: &RequestId, session: &str) {
         let until = self.clock.monotonic() + self.of_mcp;
-        self.each_of(group, session, |lease| lease.until = lease.until.max(until));
+        let mut known = self.known.lock();
+        let new = Lease { in_flight: 0, until, session: None };
+        let lease = known.leases.entry((group.clone(), request_id.clone())).or_insert(new);
+        lease.until = lease.until.max(until);
+        lease.session.get_or_insert_with(|| session.to_owned());
     }
 
     /// This session is over: nobody waits for its questions any more.
@@ -195,5 +232,26 @@ mod tests {
         assert_eq!(hold(), (true, false), "it has no session");
         leases.end(&group, "s");
         assert_eq!(hold(), (false, false));
+    }
+
+    #[test]
+    fn a_call_after_a_start_shortens_no_lease_of_the_last_run_and_a_session_is_looked_for_once_a_minute() {
+        let (clock, hand) = Clock::by_hand(Time::from_millis(1_760_000_000_000));
+        let leases = Leases::new(clock, LEASE * 15);
+        let group: Group = "g".parse().unwrap();
+        let ids = ["mcp-1", "mcp-2", "mcp-3"].map(|id| id.parse::<RequestId>().unwrap());
+        // Both calls are cut. Only the first one asks for what an earlier run may have known.
+        drop(leases.begin_in(&group, &ids[0], None));
+        drop(leases.begin_new(&group, &ids[1], None));
+        assert_eq!(
+            (leases.renew(&group, "s"), leases.renew(&group, "s"), leases.renew(&group, "t")),
+            (true, false, true)
+        );
+        leases.adopt(&group, &ids[2], "s");
+        hand.advance(LEASE * 14);
+        assert_eq!(ids.each_ref().map(|id| leases.holds(&group, id)), [true, false, true]);
+        assert!(leases.renew(&group, "s"));
+        hand.advance(LEASE);
+        assert_eq!(ids.each_ref().map(|id| leases.holds(&group, id)), [false, false, true]);
     }
 }

@@ -226,7 +226,9 @@ impl Mcp {
 
     /// A message of this session has come: it has what was sent to it before, unless it drops that very call.
     async fn heard(&self, caller: &Caller, session: &str, cancelled: Option<&CallId>) {
-        self.agents.broker.leases().renew(&caller.holder.group, session);
+        if self.agents.broker.leases().renew(&caller.holder.group, session) {
+            self.adopt(&caller.holder.group, session).await;
+        }
         let of = caller.key();
         if let Some(call) = cancelled.filter(|_| !crate::sabotage::on("cancelledtaken")) {
             self.sessions.cancel(&of, call);
@@ -236,6 +238,20 @@ impl Mcp {
         }
         for sent in self.sessions.over(&of, |_| true) {
             self.reached(caller, sent).await;
+        }
+    }
+
+    /// A message of this session has come: it still waits for what it asked in an earlier run, or at another daemon.
+    async fn adopt(&self, group: &Group, session: &str) {
+        let broker = &self.agents.broker;
+        broker.loaded_of(group).await;
+        for id in broker.unfinished_of(group) {
+            let Ok(Some(ask)) = broker.get(id).await else { continue };
+            if ask.session.as_deref() == Some(session) {
+                ask.waiters.iter().filter(|waiter| tools::waits(waiter)).for_each(|waiter| {
+                    broker.leases().adopt(group, &waiter.request_id, session);
+                });
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use crate::ipc::wire::{Request, RequestFile, ResponseFile};
 use crate::mcp::answer::{self, Report, failed};
 use crate::mcp::{self, AskArguments, Rounds, WaitArguments, tasks};
 use crate::random;
-use askd_core::{AskId, DeliveryState, Digest, RequestId, wording};
+use askd_core::{AskId, DeliveryState, Digest, RequestId, Waiter, wording};
 use axum::http::request::Parts;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, GetTaskParams, GetTaskResult,
@@ -40,6 +40,13 @@ impl Call {
     }
 }
 
+/// Whether this is a call of MCP whose outcome nobody has yet.
+pub(super) fn waits(waiter: &Waiter) -> bool {
+    use DeliveryState::{Owed, Published, Ready, Undecided};
+    let of_mcp = waiter.request_id.as_str().starts_with(OF_MCP) && !waiter.is_withdrawn();
+    of_mcp && matches!(waiter.response.state(), Undecided | Owed | Ready | Published { .. })
+}
+
 impl Mcp {
     /// The question of a task.
     async fn of_task(&self, call: &Call, task_id: &str) -> Result<(AskId, RequestId), ErrorData> {
@@ -62,7 +69,7 @@ impl Mcp {
         let id = format!("{OF_MCP}{}", random::unique()).parse();
         let id: RequestId = id.map_err(|error: askd_core::BadName| refused("rejected", error.to_string()))?;
         // The lease begins before anything can be owed to it.
-        let _lease = agents.broker.leases().begin_in(group, &id, call.session.as_deref());
+        let _lease = agents.broker.leases().begin_new(group, &id, call.session.as_deref());
         loop {
             if let Some(key) = key
                 && let Some(open) = self.open(call, key).await
@@ -99,15 +106,7 @@ impl Mcp {
     async fn open(&self, call: &Call, key: Digest) -> Option<(AskId, RequestId)> {
         let id = self.agents.broker.of_key(&call.caller.holder.group, key)?;
         let ask = self.agents.load(id).await.ok().filter(|ask| ask.key == Some(key))?;
-        let waits = |state| {
-            use DeliveryState::{Owed, Published, Ready, Undecided};
-            matches!(state, Undecided | Owed | Ready | Published { .. })
-        };
-        let own = ask.waiters.iter().find(|waiter| {
-            let of_mcp = waiter.request_id.as_str().starts_with(OF_MCP) && !waiter.is_withdrawn();
-            of_mcp && waits(waiter.response.state())
-        });
-        own.map(|waiter| (id, waiter.request_id.clone()))
+        ask.waiters.iter().find(|waiter| waits(waiter)).map(|waiter| (id, waiter.request_id.clone()))
     }
 
     /// Waits for the outcome of a question. A call that may wait no longer returns what `at_the_limit` says.

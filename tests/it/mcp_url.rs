@@ -38,13 +38,18 @@ impl Client {
 
     /// Introduced, with a session.
     fn introduced(agent: Agent) -> Self {
-        let client = Self { agent, headers: String::new(), is_new: false };
+        Self::introduced_with(agent, "")
+    }
+
+    /// The same with further lines in the head of each message.
+    fn introduced_with(agent: Agent, headers: &str) -> Self {
+        let client = Self { agent, headers: headers.to_owned(), is_new: false };
         let hello = json!({
             "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "story", "version": "1"},
         });
         let mut welcome = client.send(1, "initialize", hello);
-        let headers =
-            format!("mcp-protocol-version: 2025-06-18\r\nmcp-session-id: {}\r\n", welcome.header("mcp-session-id"));
+        let id = welcome.header("mcp-session-id");
+        let headers = format!("{headers}mcp-protocol-version: 2025-06-18\r\nmcp-session-id: {id}\r\n");
         assert_eq!(welcome.message().unwrap()["result"]["serverInfo"]["name"], "askd");
         let client = Self { headers, ..client };
         assert_eq!(client.tell("notifications/initialized", &json!({})).status, 202);
@@ -385,6 +390,45 @@ pub(crate) fn what_a_reset_connection_carried_is_still_owed(world: World) {
         remote.world.call("GET", "/asks?state=settled", None).1["asks"][0]["request_id"].as_str().unwrap().to_owned();
     thread::sleep(Duration::from_millis(10_500));
     assert_eq!(client.agent.call("GET", &format!("/asks/{id}"), "").0, 200);
+}
+
+/// The result of a call whose connection its client resets unread.
+fn reset_unread(remote: &Remote, client: &Client) {
+    let mut cut = client.begin(1, "ask_user", &go(60_000));
+    cut.comment();
+    remote.says("yes");
+    thread::sleep(Duration::from_millis(300));
+    drop(cut);
+    thread::sleep(Duration::from_millis(100));
+}
+
+#[test]
+fn a_client_that_comes_back_anew_or_after_a_reset_has_not_read_what_was_sent_before() {
+    let remote = Remote::new();
+    let agent = remote.agent("research");
+    for comes in ["initialize", "server/discover", "tools/list", "ping"] {
+        let named = format!("askd-session: {comes}\r\n");
+        let client = Client::introduced_with(agent.clone(), &named);
+        reset_unread(&remote, &client);
+        let client = match comes {
+            "initialize" => Client::introduced_with(agent.clone(), &named),
+            "server/discover" => {
+                let client = Client::modern(agent.clone()).with(named.trim_end());
+                client.send(2, "server/discover", json!({})).message().unwrap();
+                client
+            }
+            method => {
+                client.send(2, method, json!({})).message().unwrap();
+                client
+            }
+        };
+        client.call(3, "ask_user", &go(60_000)).assert_answered(&json!({"Go?": "yes"}));
+        // Its next message shows that it has read this one.
+        client.tools();
+        client.call(4, "ask_user", &go(0)).assert_pending();
+        remote.says("no");
+        client.call(5, "ask_user", &go(60_000)).assert_answered(&json!({"Go?": "no"}));
+    }
 }
 
 #[test]

@@ -29,7 +29,7 @@ use rmcp::model::{ErrorCode, JsonRpcMessage, RequestId as CallId, ServerJsonRpcM
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde::Deserialize;
-use sessions::{Client, Registered, Sent, Sessions};
+use sessions::{Client, Message, Registered, Sent, Sessions};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,6 +58,7 @@ struct Mcp {
 struct Call {
     caller: Caller,
     session: Option<String>,
+    mcp_session: Option<String>,
     client: Option<Client>,
     id: Option<CallId>,
     line: Line,
@@ -158,8 +159,10 @@ async fn message(
     // What has become of a task can be asked again.
     let task = params.task_id.and_then(|id| tasks::question(&id).ok());
     let caller = caller.in_session(session.as_deref().or(task.as_ref().map(RequestId::as_str)));
+    let mcp_session = text(&headers, &MCP_SESSION).map(str::to_owned);
     if let Some(session) = &session {
-        mcp.heard(&caller, session, params.request_id.as_ref()).await;
+        let (method, mcp_session) = (method.as_deref(), mcp_session.as_deref());
+        mcp.heard(&caller, session, Message { method, mcp_session, cancelled: params.request_id.as_ref() }).await;
     }
     let mut request = Request::new(Body::from(body));
     (*request.method_mut(), *request.headers_mut()) = (Method::POST, headers);
@@ -173,7 +176,7 @@ async fn message(
                 Err(problem) => return problem.into_response(),
             };
             let (begun, gone, outcome) = (CancellationToken::new(), CancellationToken::new(), Mutex::default());
-            let call = Arc::new(Call { caller, session, client, id, line, begun, gone, outcome });
+            let call = Arc::new(Call { caller, session, mcp_session, client, id, line, begun, gone, outcome });
             request.extensions_mut().insert(Arc::clone(&call));
             mcp.call(call, place, request).await
         }
@@ -198,7 +201,8 @@ async fn end(State(mcp): State<Mcp>, Extension(caller): Extension<Caller>, heade
                 mcp.sessions.end(own);
             }
             let caller = caller.in_session(Some(&session));
-            mcp.heard(&caller, &session, None).await;
+            let mcp_session = text(&headers, &MCP_SESSION);
+            mcp.heard(&caller, &session, Message { mcp_session, ..Message::default() }).await;
             mcp.agents.broker.leases().end(&caller.holder.group, &session);
             StatusCode::NO_CONTENT.into_response()
         }
@@ -224,19 +228,19 @@ impl Mcp {
         self.agents.ctx.clock()
     }
 
-    /// A message of this session has come: it has what was sent to it before, unless it drops that very call.
-    async fn heard(&self, caller: &Caller, session: &str, cancelled: Option<&CallId>) {
+    /// A message of this session has come: its client has what it shows that it has read, unless it drops that very call.
+    async fn heard(&self, caller: &Caller, session: &str, message: Message<'_>) {
         if self.agents.broker.leases().renew(&caller.holder.group, session) {
             self.adopt(&caller.holder.group, session).await;
         }
         let of = caller.key();
-        if let Some(call) = cancelled.filter(|_| !crate::sabotage::on("cancelledtaken")) {
+        if let Some(call) = message.cancelled.filter(|_| !crate::sabotage::on("cancelledtaken")) {
             self.sessions.cancel(&of, call);
             for sent in self.sessions.over(&of, |sent| sent.call.as_ref() == Some(call)) {
                 self.lost(caller, sent.request_id);
             }
         }
-        for sent in self.sessions.over(&of, |_| true) {
+        for sent in self.sessions.over(&of, |sent| sent.was_read_before(&message)) {
             self.reached(caller, sent).await;
         }
     }
@@ -273,7 +277,8 @@ impl Mcp {
     /// The last event of a call was written, with this outcome.
     fn sent(&self, call: &Call, request_id: RequestId) {
         let (of, at) = (call.caller.key(), self.clock().monotonic());
-        self.sessions.note(of.clone(), Sent { request_id, call: call.id.clone(), line: call.line.clone(), at });
+        let (id, mcp_session, line) = (call.id.clone(), call.mcp_session.clone(), call.line.clone());
+        self.sessions.note(of.clone(), Sent { request_id, call: id, mcp_session, line, at });
         let (mcp, caller) = (self.clone(), call.caller.clone());
         self.agents.ctx.spawn(async move {
             mcp.clock().sleep_to(at + REACHED_AFTER).await;

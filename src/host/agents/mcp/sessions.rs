@@ -63,8 +63,28 @@ pub(super) struct Sessions {
 pub(super) struct Sent {
     pub(super) request_id: RequestId,
     pub(super) call: Option<CallId>,
+    /// The id that its client got when it introduced itself.
+    pub(super) mcp_session: Option<String>,
     pub(super) line: Line,
     pub(super) at: Moment,
+}
+
+impl Sent {
+    /// Whether a message of the same session shows that its client has read this outcome. A client that introduces itself, or
+    /// goes by another id, may be a new run of an agent that died; one whose connection was reset may have got nothing.
+    pub(super) fn was_read_before(&self, message: &Message) -> bool {
+        let introduces = matches!(message.method, Some("initialize" | "server/discover"));
+        !introduces && self.mcp_session.as_deref() == message.mcp_session && !self.line.was_reset()
+    }
+}
+
+/// What a message says about the outcomes that were sent before it.
+#[derive(Debug, Default)]
+pub(super) struct Message<'a> {
+    pub(super) method: Option<&'a str>,
+    pub(super) mcp_session: Option<&'a str>,
+    /// The call that it drops.
+    pub(super) cancelled: Option<&'a CallId>,
 }
 
 /// A call in flight, which its session can cancel.

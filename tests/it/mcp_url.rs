@@ -3,6 +3,7 @@
 use crate::harness::{SOON, World, exchange, within};
 use crate::mcp_client::{Told, go};
 use crate::remote::{Agent, Remote};
+use crate::sessions::Alive;
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -535,6 +536,32 @@ fn a_session_that_comes_again_after_a_restart_still_waits_for_all_it_has_asked()
     assert_eq!(briefed(), 0);
     remote.world.passing(SECOND * 900, "the briefing", || (briefed() == 1).then_some(()));
     client.call(2, "ask_user", &go(60_000)).assert_answered(&json!({"Go?": "yes"}));
+}
+
+#[test]
+fn an_answer_of_which_it_is_not_clear_yet_who_gets_it_is_waited_for_and_not_called_unstored() {
+    let remote = Remote::new();
+    let client = Client::modern(remote.agent("research")).with("askd-session: s");
+    // A process of the same session that has a folder is just taking it.
+    let folder = remote.world.group("research");
+    let alive = Alive::new(&folder, "p");
+    let mut asked = go(0);
+    (asked["session_id"], asked["process"]) = ("s".into(), "p".into());
+    folder.ask("r1", &asked);
+    remote.world.open_of("r1");
+    remote.says("yes");
+    folder.wait("r1");
+    std::fs::rename(folder.path.join("responses/r1.json"), folder.path.join("responses/.taken-r1.json")).unwrap();
+    let mut call = client.begin(1, "ask_user", &go(60_000));
+    call.comment();
+    thread::sleep(SECOND);
+    remote.world.later(SECOND * 30);
+    let told = call.told();
+    assert!(told.is_error && told.text.starts_with("The same question was asked before"), "{told:?}");
+    // It dies of it.
+    drop(alive);
+    client.call(2, "ask_user", &go(60_000)).assert_answered(&json!({"Go?": "yes"}));
+    assert!(remote.world.open().is_empty());
 }
 
 #[test]

@@ -87,11 +87,11 @@ fn whats(world: &World) -> Vec<String> {
 }
 
 /// Gives signs of life until it is dropped.
-struct Alive(Arc<AtomicBool>);
+pub(crate) struct Alive(Arc<AtomicBool>);
 
 impl Alive {
     /// As clients of the version before do.
-    fn new(agent: &Agent, process: &str) -> Self {
+    pub(crate) fn new(agent: &Agent, process: &str) -> Self {
         Self::at(agent.tasks().join(format!(".alive-{process}")))
     }
 

@@ -6,7 +6,9 @@ use crate::host::broker::{Failure, Submitted};
 use crate::host::channel::web::Problem;
 use crate::ipc::wire::{self, ResponseFile, StatusFile, response_for};
 use crate::random;
-use askd_core::{AgentStart, Ask, AskId, Carrier, DeliveryState, Event, Relation, RequestId, Waiter, WaiterEvent};
+use askd_core::{
+    AgentStart, Ask, AskId, Carrier, DeliveryState, Event, Relation, RequestId, Waiter, WaiterEvent, wording,
+};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Extension, Path, Query, State};
@@ -134,9 +136,7 @@ pub(super) async fn ask(
         Submitted::NotStored if agents.broker.knows(&group, &request_id) => return unavailable(&in_doubt(&request_id)),
         Submitted::InDoubt => return unavailable(&in_doubt(&request_id)),
         Submitted::NotStored => return unavailable("It could not be stored, and nothing was asked. Try again."),
-        Submitted::NotYet => {
-            return unavailable("The same was asked before, and it is not clear yet who gets the outcome. Try again.");
-        }
+        Submitted::NotYet => return unavailable(wording::NOT_CLEAR_YET),
     };
     let ask = agents.load(id).await?;
     let place = format!("/agent/v1/asks/{request_id}");

@@ -26,9 +26,10 @@ use std::time::Duration;
 const PROGRESS_EVERY: Duration = Duration::from_secs(30);
 /// How long a withdrawal waits for what came of it: the answer may have come first.
 const WITHDRAWAL: Duration = Duration::from_secs(3);
-/// How soon, and how long, a question is asked again while it is not clear who gets the outcome of the same one before.
+/// How soon, and how long, a question is asked again while it is not clear who gets the outcome of the same one before. A
+/// process counts as dead 15 s after the look that saw its last sign of life, and looks are up to 8 s apart.
 const SOON: Duration = Duration::from_millis(200);
-const UNCLEAR_FOR: Duration = Duration::from_secs(10);
+const UNCLEAR_FOR: Duration = Duration::from_secs(30);
 
 impl Call {
     /// The call that a message makes. From now on its stream is open.
@@ -94,7 +95,8 @@ impl Mcp {
                 Submitted::NotStored if agents.broker.knows(group, &id) => {
                     return Err((failed("undeliverable", wording::MAY_BE_ASKED), Some(id)));
                 }
-                Submitted::NotYet | Submitted::NotStored | Submitted::OtherContent => {
+                Submitted::NotYet => return Err(refused("undeliverable", wording::NOT_CLEAR_YET.to_owned())),
+                Submitted::NotStored | Submitted::OtherContent => {
                     let why = "askd could not store the question, and nothing was asked. Try again.";
                     return Err(refused("undeliverable", why.to_owned()));
                 }
@@ -207,7 +209,12 @@ impl ServerHandler for Mcp {
         let client = call.client.clone().map(|client| (client.name, client.version));
         let client = || client.or_else(|| context.client_info().map(|client| (client.name, client.version)));
         let rounds = Rounds::of(call.caller.holder.key(), &request, &context)?;
-        let wait_of = |own: Option<Duration>| rounds.wait(own.map_or_else(|| self.settings.max_wait(client), Some));
+        let begun = self.clock().monotonic();
+        // Counted from here, as the client does: what comes before the wait may take its time, too.
+        let wait_of = |own: Option<Duration>| {
+            let wait = rounds.wait(own.map_or_else(|| self.settings.max_wait(client), Some));
+            wait.map(|wait| wait.saturating_sub(self.clock().monotonic().since(begun)))
+        };
         let found = async |id: &str| self.agents.find(&call.caller, id.trim()).await.map(|(ask, id)| (ask.id, id));
         let unknown = |problem: Problem, why: &str| {
             if problem.is_unknown() {

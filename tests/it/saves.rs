@@ -89,8 +89,8 @@ fn is_finished(disk: &Disk, at_most: Duration) {
     assert_eq!(disk.lines("answered"), 2);
 }
 
-/// A disk in trouble, and an agent over HTTP.
-fn remote() -> (Disk, Agent) {
+/// A daemon with slow or failing calls, and an agent over HTTP.
+fn over_http() -> (Disk, Agent) {
     let Remote { world, agents } = Remote::ready(World::empty().with_binary());
     let disk = Disk::of(world);
     let (status, made) = disk.world.call("POST", "/tokens", Some(&json!({"group": "g", "name": "ci"})));
@@ -109,7 +109,7 @@ fn under(key: &str, request_id: &str, question: &str) -> String {
 /// Otherwise one agent would get the answer to the other's question.
 #[test]
 fn of_two_questions_with_one_request_id_at_the_same_moment_one_is_asked() {
-    let (disk, agent) = remote();
+    let (disk, agent) = over_http();
     disk.begins("slow", "fsync@journal:700");
     for round in 0..3 {
         let together = Barrier::new(2);
@@ -129,7 +129,7 @@ fn of_two_questions_with_one_request_id_at_the_same_moment_one_is_asked() {
 /// A client that loses its connection asks again at once.
 #[test]
 fn what_is_being_stored_for_a_caller_that_has_gone_is_not_asked_twice() {
-    let (disk, agent) = remote();
+    let (disk, agent) = over_http();
     disk.begins("slow", "fsync@journal:1500");
     let request = under("deploy", "r1", "Deploy?");
     let stream = agent.send("POST", "/asks", &request);
@@ -149,10 +149,28 @@ fn what_is_being_stored_for_a_caller_that_has_gone_is_not_asked_twice() {
     assert_eq!((told, disk.world.open().len()), ([200, 201, 409], 1));
 }
 
+#[test]
+fn a_question_that_is_withdrawn_while_it_is_first_stored_is_never_shown() {
+    let (disk, agent) = over_http();
+    disk.begins("slow", "fsync@journal:1500");
+    let asking = thread::spawn({
+        let agent = agent.clone();
+        move || agent.ask("r1", "Go?")
+    });
+    // It is not unknown meanwhile.
+    within(SOON, "the request to be there", || (agent.call("GET", "/asks/r1", "").0 == 503).then_some(()));
+    assert_eq!(agent.call("DELETE", "/asks/r1", "").0, 204);
+    let (status, asked) = asking.join().unwrap();
+    assert_eq!(status, 201, "{asked}");
+    let (status, outcome) = agent.call("GET", "/asks/r1?wait=10", "");
+    assert_eq!((status, &outcome["result"]["status"]), (200, &json!("cancelled")), "{outcome}");
+    assert!(disk.world.open().is_empty());
+}
+
 /// Whoever is told that nothing was asked asks again, and a question would be there twice.
 #[test]
 fn a_question_in_doubt_is_not_said_to_be_unasked_and_is_asked_once() {
-    let (disk, agent) = remote();
+    let (disk, agent) = over_http();
     disk.begins("fail", "fsync@journal:1-:EIO");
     // No request_id: the refusal names the one that askd has made.
     let asked = choice("Go?", &["yes", "no"]);

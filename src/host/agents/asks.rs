@@ -73,8 +73,13 @@ impl Agents {
         let Ok(id) = request_id.parse::<RequestId>() else { return unknown() };
         self.broker.loaded_of(group).await;
         let found = self.broker.find_anywhere(|broker| broker.of_request(group, &id)).await;
-        let Some(ask) = found else { return unknown() };
-        let ask = self.load(ask).await?;
+        let Some(found) = found else { return unknown() };
+        let ask = match self.load(found).await {
+            Err(none) if none.is_unknown() && self.broker.of_request(group, &id) == Some(found) => {
+                return unavailable("The question is just being stored. Try again.");
+            }
+            loaded => loaded?,
+        };
         match ask.waiter(&id) {
             Some(waiter) if !waiter.carrier.is_file() => Ok((ask, id)),
             _ => unknown(),
@@ -329,7 +334,12 @@ pub(super) async fn withdraw(
     Extension(caller): Extension<Caller>,
     Path(request_id): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    let (_ask, request_id) = agents.find(&caller, &request_id).await?;
+    let request_id = match agents.find(&caller, &request_id).await {
+        Ok((_ask, id)) => id,
+        // While its first save is under way, or in doubt, the withdrawal has its turn after it, even if its caller goes away.
+        Err(problem) if problem.is_for_now() => request_id.parse().map_err(|_| problem)?,
+        Err(problem) => return Err(problem),
+    };
     match agents.broker.withdraw(&caller.holder.group, &request_id).await {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(failure) => unavailable(unstored(&failure)),

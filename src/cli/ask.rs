@@ -24,6 +24,10 @@ const SILENT: Duration = Duration::from_secs(3);
 ///
 /// Only the answer is written to standard output.
 ///
+/// Environment: `ASKD_IPC_DIR` (the folder), or `ASKD_URL` and `ASKD_TOKEN` or `ASKD_TOKEN_FILE` (over HTTP,
+/// docs/remote.md), `ASKD_SESSION_ID` (which run of the agent asks), `ASK_USER_TIMEOUT_POLICY` (`return_cancel` or
+/// `abort_task`).
+///
 /// Exit codes: 0 answered, 2 usage, 3 cancelled, 4 timeout, 5 undeliverable, 6 blocked or rejected, 1 anything else.
 #[derive(Debug, Args)]
 #[command(

@@ -10,6 +10,7 @@ use super::{Exit, FAILED, USAGE, say};
 use crate::clock::Clock;
 use crate::host::client::{Client, ClientError, healthy};
 use crate::host::settings::Settings;
+use crate::host::tokens::is_an_agents;
 use askd_core::{printable, wording};
 use clap::{Args, Subcommand};
 use reqwest::Method;
@@ -31,14 +32,24 @@ pub(super) struct Where {
     /// The daemon's address, for example <http://127.0.0.1:8484>.
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// The inbox token; prefer `ASKD_TOKEN`: other users can see command lines.
-    #[arg(long, value_name = "TOKEN", env = "ASKD_TOKEN", hide_env = true)]
+    /// The inbox token; prefer `ASKD_TOKEN`: other users can see command lines. The token of an agent, which that
+    /// variable can hold as well, does not open the inbox.
+    #[arg(long, value_name = "TOKEN", value_parser = of_the_inbox)]
     token: Option<String>,
+}
+
+/// A token that is not an agent's.
+fn of_the_inbox(token: &str) -> Result<String, &'static str> {
+    let mend = "this is the token of an agent, which does not open the inbox; `askd link` prints the inbox token";
+    if is_an_agents(token) { Err(mend) } else { Ok(token.to_owned()) }
 }
 
 impl Where {
     pub(super) fn client(&self) -> Result<Client, ClientError> {
-        Client::find(&self.config, self.url.clone(), self.token.clone().map(SecretString::from))
+        // Beside an agent's token the inbox token is that of the settings, as without the variable.
+        let variable = || std::env::var("ASKD_TOKEN").ok().filter(|token| !token.is_empty() && !is_an_agents(token));
+        let token = self.token.clone().or_else(variable);
+        Client::find(&self.config, self.url.clone(), token.map(SecretString::from))
     }
 
     pub(super) fn settings(&self) -> Result<Settings, ClientError> {
@@ -202,7 +213,8 @@ pub(super) enum Asks {
     Cancel(One),
     /// Unblock a question by resetting its attempt count.
     ///
-    /// Does the same as Allow again on the card of a question that was asked too often.
+    /// Does the same as Allow again on the card of a question that was asked too often. Takes any question that the agent
+    /// has asked: one that is not blocked can be asked as often again as a new one.
     #[command(after_help = "Example:\n  askd reset 3f2a")]
     Reset(One),
     /// Exit with code 0 if the daemon is healthy.
@@ -223,8 +235,8 @@ impl Asks {
             Self::Dismiss(ask) => say_settled(&ask.post("dismiss", json!({}))?),
             Self::Cancel(ask) => say_settled(&ask.post("cancel", json!({}))?),
             Self::Reset(ask) => {
-                ask.post("reset", json!({}))?;
-                Ok(say(wording::RESET)?)
+                let blocked = ask.post("reset", json!({}))?["block"].is_object();
+                Ok(say(if blocked { wording::RESET } else { wording::COUNT_RESET })?)
             }
             Self::Healthz(at) => Ok(super::small_runtime()?.block_on(at.healthy())?),
         }

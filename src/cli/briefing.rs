@@ -24,6 +24,9 @@ const CLOSED: &str = "standard output is closed; no briefing was taken";
 /// Each briefing is a text for the agent; a blank line separates them, oldest first. Without a briefing
 /// nothing is printed (with --json: an empty array). --take deletes each one once it is printed.
 ///
+/// Environment: `ASKD_IPC_DIR` (the folder), or `ASKD_URL` and `ASKD_TOKEN` or `ASKD_TOKEN_FILE` (over HTTP,
+/// docs/remote.md).
+///
 /// Exit codes: 0 printed or none there, 2 usage, 1 anything else.
 #[derive(Debug, Args)]
 #[command(after_help = "Example (an agent's entry point):\n  \

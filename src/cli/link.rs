@@ -2,8 +2,10 @@
 
 use super::asks::Where;
 use super::{Cli, Exit, say};
+use crate::host::client::ClientError;
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
+use reqwest::Method;
 
 /// Print the link that opens the inbox.
 ///
@@ -18,9 +20,15 @@ pub(super) struct Link {
 impl Link {
     pub(super) fn run(self) -> Result<(), Exit> {
         let client = self.at.client()?;
+        let runtime = super::small_runtime()?;
+        let opened = runtime.block_on(client.call(Method::GET, "/asks?limit=1", None));
+        // No link with a token that does not open the inbox.
+        if matches!(opened, Err(ClientError::Problem { status: 401, .. })) {
+            opened?;
+        }
         say(&client.link(&self.at.inbox_url()?))?;
         // The link is of no use while there is no daemon.
-        Ok(super::small_runtime()?.block_on(self.at.healthy())?)
+        Ok(runtime.block_on(self.at.healthy())?)
     }
 }
 

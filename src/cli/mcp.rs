@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 
 /// Give an agent the tool `ask_user`: an MCP server on standard input and output.
 ///
-/// Logs go to standard error. Environment: `ASKD_IPC_DIR` (the folder), or `ASKD_URL` and `ASKD_TOKEN`
-/// (over HTTP, docs/remote.md), `ASKD_SESSION_ID` (which run of the agent asks), `ASKD_MAX_WAIT` (how long a call waits: seconds, 45s, auto, or 0 for no limit),
+/// Logs go to standard error. Environment: `ASKD_IPC_DIR` (the folder), or `ASKD_URL` and `ASKD_TOKEN` or
+/// `ASKD_TOKEN_FILE` (over HTTP, docs/remote.md), `ASKD_SESSION_ID` (which run of the agent asks), `ASKD_MAX_WAIT` (how
+/// long a call waits: seconds, 45s, auto, or 0 for no limit),
 /// `ASKD_MIN_TIMEOUT` (the least time that people get, 5m), `ASK_USER_TIMEOUT_POLICY` (`return_cancel` or
 /// `abort_task`). Settings for each client and text for the agent's instructions: docs/agents.md.
 #[derive(Debug, Args)]

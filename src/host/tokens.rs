@@ -27,6 +27,11 @@ const PREFIX: &str = "askd_";
 const VERSION: u32 = 1;
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// Whether this is the token of an agent, by its looks. It does not open the inbox.
+pub fn is_an_agents(token: &str) -> bool {
+    token.strip_prefix(PREFIX).is_some_and(|rest| rest.contains('_'))
+}
+
 /// All tokens. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Tokens(Arc<Inner>);

@@ -310,6 +310,7 @@ fn reset_takes_any_ask_by_the_beginning_of_its_id_or_its_code() {
     let open = world.open_of("r5");
     let code = world.run(&["reset", open["short_id"].as_str().unwrap()]);
     assert_eq!(code.status.code(), Some(0), "{}", err(&code));
+    assert_eq!(out(&code), "The attempt count is reset. The agent can ask again.\n", "it was not blocked");
     assert_eq!(world.open_of("r5")["state"], "open", "it stays what it is");
     // Five more, since the open one does not count any more either.
     dismissed(&world, &agent, 6..=10, &deploy());

@@ -204,8 +204,45 @@ fn a_request_is_told_by_its_id_and_what_is_wrong_is_a_sentence() {
     for (method, path) in [("GET", "/asks/nothing"), ("DELETE", "/asks/nothing"), ("POST", "/asks/nothing/taken")] {
         assert_eq!(agent.call(method, path, "").0, 404, "{method} {path}");
     }
-    assert_eq!(agent.call("GET", "/asks/r1?wait=301", "").0, 400);
-    assert_eq!(agent.call("POST", "/asks", &"x".repeat(600_000)).0, 413);
+}
+
+#[test]
+fn each_error_is_a_problem_in_json() {
+    let remote = Remote::new();
+    let agent = remote.agent("research");
+    assert_eq!(agent.ask("r1", "Deploy?").0, 201);
+    let large = "x".repeat(600_000);
+    let wrong = Agent { token: "askd_1_2".to_owned(), ..agent.clone() };
+    let nameless = Agent { process: "a process", ..agent.clone() };
+    for (agent, method, path, body, expected) in [
+        (&wrong, "GET", "/asks/r1", "", 401),
+        (&nameless, "GET", "/asks/r1", "", 400),
+        (&agent, "GET", "/asks/r1?wait=301", "", 400),
+        (&agent, "GET", "/asks/r1?wait=abc", "", 400),
+        (&agent, "GET", "/asks/r1?wait=1&wait=2", "", 400),
+        (&agent, "GET", "/asks/%ff", "", 400),
+        (&agent, "DELETE", "/asks/%ff", "", 400),
+        (&agent, "POST", "/asks/%ff/taken", "", 400),
+        (&agent, "GET", "/asks/unknown", "", 404),
+        (&agent, "PUT", "/asks/r1", "", 405),
+        (&agent, "POST", "/asks", &large, 413),
+        (&agent, "POST", "/asks", "[]", 422),
+        (&agent, "POST", "/asks", "{", 422),
+        (&agent, "POST", "/asks/r1/taken", "", 409),
+        (&agent, "GET", "/briefings?take=maybe", "", 400),
+        (&agent, "POST", "/briefings/nothing/taken", "", 410),
+        (&agent, "POST", "/briefings/%ff/taken", "", 400),
+        (&agent, "DELETE", "/briefings/nothing/taken", "", 400),
+        (&agent, "GET", "/nothing", "", 404),
+        (&agent, "POST", "/mcp", &large, 413),
+        (&agent, "GET", "/mcp", "", 405),
+    ] {
+        let (status, problem) = agent.call(method, path, body);
+        let what = format!("{method} {path}: {problem}");
+        assert_eq!(status, expected, "{what}");
+        assert_eq!((&problem["type"], &problem["status"]), (&json!("about:blank"), &json!(status)), "{what}");
+        assert!(problem["title"].is_string() && problem["detail"].as_str().is_some_and(|it| it.len() > 10), "{what}");
+    }
 }
 
 #[test]

@@ -159,6 +159,18 @@ fn the_link_opens_the_inbox() {
     assert_eq!(link, format!("{}/#token={}\n", world.url(), world.token()));
     let elsewhere = world.cli(&["link"]).env("ASKD__HTTP__PUBLIC_URL", "https://askd.example.com/").output().unwrap();
     assert_eq!(out(&elsewhere), format!("https://askd.example.com/#token={}\n", world.token()));
+    // Beside the token of an agent it is the inbox token all the same, and no other token makes a link.
+    let of_an_agent = "askd_0123456789_abcdef";
+    let beside = world.cli(&["link"]).env("ASKD_TOKEN", of_an_agent).output().unwrap();
+    assert_eq!(out(&beside), link, "{}", err(&beside));
+    let listed = world.cli(&["list"]).env("ASKD_TOKEN", of_an_agent).output().unwrap();
+    assert_eq!(out(&listed), "No open questions.\n", "{}", err(&listed));
+    let named = world.run(&["link", "--token", of_an_agent]);
+    assert_eq!((out(&named).as_str(), named.status.code()), ("", Some(2)));
+    assert!(err(&named).contains("the token of an agent"), "{}", err(&named));
+    let wrong = world.cli(&["link"]).env("ASKD_TOKEN", "wrong").output().unwrap();
+    assert_eq!((out(&wrong).as_str(), wrong.status.code()), ("", Some(1)));
+    assert!(err(&wrong).contains("refuses this token"), "{}", err(&wrong));
     world.kill();
     let away = world.run(&["link"]);
     assert_eq!((out(&away), away.status.code()), (link, Some(1)), "of no use now, and it says so");

@@ -20,9 +20,11 @@ use super::warnings::Warnings;
 use crate::ipc::MAX_REQUEST_BYTES;
 use askd_core::{AskId, Group};
 use axum::Router;
+use axum::body::to_bytes;
 use axum::extract::DefaultBodyLimit;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use door::Budgets;
 use holds::Holds;
@@ -70,9 +72,31 @@ impl Agents {
                 let detail = "This call does not take that method; docs/remote.md lists the calls.";
                 Problem::new(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed", detail)
             })
+            .layer(middleware::map_response(problems_only))
             .layer(DefaultBodyLimit::max(MAX_REQUEST_BYTES))
             .layer(middleware::from_fn_with_state(self.clone(), door::holders_only))
             .with_state(self);
         Router::new().nest("/agent/v1", calls)
     }
+}
+
+/// The longest reason that is repeated, in bytes.
+const LONGEST_REASON: usize = 1000;
+
+/// What was refused before a handler of ours saw it (a path or a query that cannot be read, a body that is too large) is told
+/// like the rest. The errors of MCP itself are JSON, too.
+async fn problems_only(response: Response) -> Response {
+    let status = response.status();
+    let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let is_json = kind.is_some_and(|kind| kind.starts_with(b"application/"));
+    if !(status.is_client_error() || status.is_server_error()) || is_json {
+        return response;
+    }
+    if status == StatusCode::PAYLOAD_TOO_LARGE {
+        let detail = format!("A request has at most {MAX_REQUEST_BYTES} bytes.");
+        return Problem::new(status, "Too large", detail).into_response();
+    }
+    let why = to_bytes(response.into_body(), LONGEST_REASON).await.unwrap_or_default();
+    let detail = format!("{} (docs/remote.md lists the calls)", String::from_utf8_lossy(&why));
+    Problem::new(status, "Not understood", detail).into_response()
 }

@@ -22,6 +22,8 @@ pub const BLOCKED: &str = "The agent was told to wait for your guidance. It cann
 pub const ALLOW_AGAIN: &str = "Allow again";
 /// What `askd reset` says.
 pub const RESET: &str = "Unblocked. The agent can ask again.";
+/// The same of a question that was not blocked.
+pub const COUNT_RESET: &str = "The attempt count is reset. The agent can ask again.";
 
 /// How often who asked what, in a line of askd's own.
 pub fn slack_blocked(group: &str, times: u32) -> String {

@@ -135,6 +135,24 @@ fn every_mistake_is_named_with_its_field_and_limit() {
 }
 
 #[test]
+fn a_refusal_repeats_the_op_code_that_its_request_can_be_read_to_have() {
+    let world = World::new();
+    let agent = world.group("g");
+    for (id, rest, expected) in [
+        ("none", r#""opCode":"o","questions":[]"#, json!("o")),
+        ("shape", r#""questions":"text?","op_code":"o""#, json!("o")),
+        ("broken", r#""opCode":"o",,"questions":[{"question":"q"}]"#, json!("o")),
+        ("twice", r#""opCode":"o","opCode":"p","questions":[{"question":"q"}]"#, json!("o")),
+        ("number", r#""opCode":7,"questions":[]"#, json!(null)),
+        ("long", &format!(r#""opCode":"{}","questions":[]"#, "x".repeat(129)), json!(null)),
+    ] {
+        agent.put(&format!("{id}.json"), format!(r#"{{"type":"ask_user:ask","request_id":"{id}",{rest}}}"#).as_bytes());
+        let result = agent.wait(id)["result"].clone();
+        assert_eq!((&result["status"], &result["opCode"]), (&json!("rejected"), &expected), "{id}: {result}");
+    }
+}
+
+#[test]
 fn malformed_files_of_ours_are_answered_if_they_can_be_and_kept() {
     let world = World::new();
     let agent = world.group("g");

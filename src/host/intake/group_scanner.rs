@@ -137,7 +137,7 @@ impl GroupScanner {
             }
             match self.on_disk(move |scanner| Ok(scanner.turn(wanted))).await {
                 Ok(Turn::Taken) => {}
-                Ok(Turn::Claimed(claim)) => self.take(claim).await,
+                Ok(Turn::Claimed(claim)) => self.take(*claim).await,
                 Ok(Turn::Waits) => tokio::select! {
                     () = self.broker.loaded_of(&self.group) => {}
                     () = self.ctx.stopping() => return,

@@ -44,7 +44,7 @@ pub(super) enum Turn {
     Waits,
     Taken,
     /// What becomes of it may have to wait for more than a disk.
-    Claimed(Claim),
+    Claimed(Box<Claim>),
 }
 
 /// A name for a request that is claimed.
@@ -120,7 +120,7 @@ impl GroupScanner {
     fn ask_at_once(self: &Arc<Self>, mut claim: Claim) -> Turn {
         let request = match claim.message {
             Ok(Message::Ask(request)) => request,
-            message => return Turn::Claimed(Claim { message, ..claim }),
+            message => return Turn::Claimed(Box::new(Claim { message, ..claim })),
         };
         self.expect_life(&request);
         let request_id = request.request_id.clone();
@@ -133,7 +133,7 @@ impl GroupScanner {
             }
             Err(request) => {
                 claim.message = Ok(Message::Ask(request));
-                Turn::Claimed(claim)
+                Turn::Claimed(Box::new(claim))
             }
         }
     }
@@ -178,7 +178,7 @@ impl GroupScanner {
             },
             Err(rejection) => {
                 let request_id = peek.request_id.filter(|id| !self.broker.knows(&self.group, id));
-                self.reject(request_id, None, rejection, Some((&name, bytes))).await
+                self.reject(request_id, peek.op_code, rejection, Some((&name, bytes))).await
             }
         };
         let finish = move |scanner: &Arc<Self>| {

@@ -1,6 +1,7 @@
 //! What a file in `tasks/` shows even if it is torn or wrong: whether it is ours, and whose. The daemon asks this before it
-//! reads the whole file.
+//! reads the whole file. A refusal repeats what of it can be read.
 
+use super::request::token_within;
 use askd_core::RequestId;
 use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
@@ -14,6 +15,8 @@ pub struct Peek {
     pub kind: Option<String>,
     /// Its request id, if it is one.
     pub request_id: Option<RequestId>,
+    /// What its response repeats, if it can be repeated.
+    pub op_code: Option<String>,
     /// Whether the text ended early or is no JSON: it may be half-written.
     pub torn: bool,
     /// Whether it merely ended early, or in a hole of a file that is still being filled.
@@ -25,6 +28,11 @@ pub(super) fn text(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
 
+fn op_code_of(value: &Value) -> Option<String> {
+    let text = value.as_str().filter(|text| !text.is_empty())?;
+    token_within("opCode", Some(text)).is_ok().then(|| text.to_owned())
+}
+
 /// Reads as far as it goes.
 pub fn peek(bytes: &[u8]) -> Peek {
     struct Fields<'a>(&'a mut Peek);
@@ -34,7 +42,7 @@ pub fn peek(bytes: &[u8]) -> Peek {
             f.write_str("an object")
         }
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-            let Peek { kind, request_id, .. } = self.0;
+            let Peek { kind, request_id, op_code, .. } = self.0;
             while let Some(key) = map.next_key::<Cow<'_, str>>()? {
                 match key.as_ref() {
                     // Given twice, the first one counts here; reading the whole refuses it.
@@ -45,6 +53,10 @@ pub fn peek(bytes: &[u8]) -> Peek {
                     "request_id" | "requestId" => {
                         let value: Value = map.next_value()?;
                         *request_id = request_id.take().or_else(|| value.as_str()?.parse().ok());
+                    }
+                    "op_code" | "opCode" => {
+                        let value: Value = map.next_value()?;
+                        *op_code = op_code.take().or_else(|| op_code_of(&value));
                     }
                     _ => drop(map.next_value::<IgnoredAny>()?),
                 }

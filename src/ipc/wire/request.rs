@@ -371,7 +371,7 @@ fn wrong(field: &str, why: String) -> Rejection {
     Rejection::Wrong { field: field.to_owned(), why }
 }
 
-fn token_within(field: &str, token: Option<&str>) -> Result<(), Rejection> {
+pub(super) fn token_within(field: &str, token: Option<&str>) -> Result<(), Rejection> {
     let size = token.map_or(0, |token| token.chars().count());
     if size > MAX_TOKEN {
         return Err(Rejection::TooLong { field: field.to_owned(), limit: MAX_TOKEN, size, unit: "characters" });

@@ -63,6 +63,35 @@ async fn the_host_that_has_the_folder_answers_there_whoever_leads() {
     the_host_of_the_folder_answers(None).await;
 }
 
+/// The host writes the response, and does not know whether it has stored that. It has not, and another daemon has changed the question
+/// meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_response_is_published_although_the_save_before_was_in_doubt_and_another_daemon_was_faster() {
+    let Some(cluster) = Cluster::of(2).await else { return };
+    let agent = cluster.hosts[1].world.group("research");
+    agent.ask("r1", &deploy());
+    cluster.card().await;
+    cluster.database.query(
+        "create sequence tries;
+         create function doubt() returns trigger language plpgsql as
+             'begin if nextval(''tries'') = 1 then perform pg_sleep(5); raise exception ''on purpose''; end if; return null; end';
+         create constraint trigger doubt after update on askd.asks deferrable initially deferred for each row
+             when (new.record::text like '%\"ready\"%') execute function doubt()",
+    );
+    meanwhile(|| cluster.hosts[0].answer("r1", "no"));
+    let commits =
+        "select 'commits' from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()";
+    meanwhile(|| within(SOON, "the save to hang", || cluster.database.query(commits).pop()));
+    // It waits for that save.
+    meanwhile(|| {
+        cluster.database.query(
+            "update askd.asks set revision = revision + 1, changed = pg_current_xact_id(),
+                 operations = array_prepend(gen_random_uuid(), operations)",
+        )
+    });
+    assert_eq!(meanwhile(|| agent.take("r1"))["result"]["answers"], json!({"Deploy?": "no"}));
+}
+
 /// A request in the folder of one host, and then one in the folder of the same name on another.
 async fn the_second_host_refuses(sabotage: Option<&str>) {
     let Some(cluster) = Cluster::with(2, "", sabotage.map(|name| (name, true))).await else { return };

@@ -77,6 +77,8 @@ pub(super) struct Unfinished {
     pub(super) at: Time,
     /// How far the clock was set, if this step makes the ask follow it.
     pub(super) followed: Option<i64>,
+    /// What happens to the ask instead if another daemon has changed it meanwhile: nobody else repeats it.
+    pub(super) event: Option<Event>,
 }
 
 impl Broker {
@@ -231,7 +233,7 @@ impl Broker {
 
     /// Finishes a save that failed before, if there is one.
     fn finish(&self, id: AskId, errands: &mut Vec<Errand>) -> Result<(), String> {
-        let Some(Unfinished { step, at, followed }) = self.lanes().unfinished(id) else { return Ok(()) };
+        let Some(Unfinished { step, at, followed, event }) = self.lanes().unfinished(id) else { return Ok(()) };
         match catch_unwind(AssertUnwindSafe(|| self.save(&step, at, Save::Now))) {
             Ok(Err(StoreError::Stale)) => {
                 // Another daemon has gone on without it.
@@ -239,6 +241,9 @@ impl Broker {
                 if let Basis::New(_) = step.basis {
                     self.forget_new(&step.ask);
                     return Ok(());
+                }
+                if let Some(event) = event {
+                    self.apply_later(id, event);
                 }
                 return self.refresh(id).map_err(|error| error.to_string());
             }

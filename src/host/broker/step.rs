@@ -105,7 +105,7 @@ impl Broker {
             && let Err(error) = self.save(step, now, promise::save(Save::Soon, &step.effects))
         {
             if matches!(error, StoreError::InDoubt { .. }) {
-                self.unfinish(step.clone(), now, Some(set_by));
+                self.unfinish(step.clone(), now, Some(set_by), None);
             }
             return Err(error);
         }
@@ -133,7 +133,7 @@ impl Broker {
             if let Err(error) = saved {
                 if matches!(error, StoreError::InDoubt { .. }) {
                     self.lanes().paid(ask.id);
-                    self.unfinish(resumed, now, None);
+                    self.unfinish(resumed, now, None, None);
                 }
                 return Err(error);
             }
@@ -147,7 +147,9 @@ impl Broker {
     fn step(&self, ask: Arc<Ask>, event: Event, now: Time, fresh: bool) -> Applied {
         let (replying, save) = (event.person().cloned(), promise::save_of(&event));
         // What another daemon has changed meanwhile may make a difference to whoever is told.
-        let old = !fresh && promise::has_a_sender(&event) && self.is_shared();
+        let has_a_sender = promise::has_a_sender(&event);
+        let old = !fresh && has_a_sender && self.is_shared();
+        let own = (!has_a_sender).then(|| event.clone());
         match Ask::clone(&ask).step(event, now) {
             Ok(Some(step)) => {
                 let step = Stepped::from(step, &ask);
@@ -155,12 +157,12 @@ impl Broker {
                     Ok(()) => Applied::Stepped(step),
                     Err(StoreError::Stale) => Applied::Stale,
                     Err(error @ StoreError::InDoubt { .. }) => {
-                        self.unfinish(step, now, None);
+                        self.unfinish(step, now, None, own);
                         Applied::InDoubt(error.to_string())
                     }
                     Err(error) => {
                         let basis = Basis::Ask(Arc::clone(&ask));
-                        self.unfinish(Stepped { ask, effects: Vec::new(), basis }, now, None);
+                        self.unfinish(Stepped { ask, effects: Vec::new(), basis }, now, None, None);
                         Applied::NotStored(error.to_string())
                     }
                 }
@@ -186,11 +188,11 @@ impl Broker {
         self.0.metrics.refused(person, refusal);
     }
 
-    fn unfinish(&self, step: Stepped, at: Time, followed: Option<i64>) {
+    fn unfinish(&self, step: Stepped, at: Time, followed: Option<i64>, event: Option<Event>) {
         if on("forgetsave") {
             return;
         }
-        self.lanes().unfinish(step.ask.id, Unfinished { step, at, followed });
+        self.lanes().unfinish(step.ask.id, Unfinished { step, at, followed, event });
     }
 
     pub(super) fn load(&self, id: AskId) -> Result<Option<Arc<Ask>>, StoreError> {
@@ -218,7 +220,7 @@ impl Broker {
             }
             Err(error @ StoreError::InDoubt { .. }) => {
                 self.0.doubted.lock().insert(step.ask.id);
-                self.unfinish(step, now, None);
+                self.unfinish(step, now, None, None);
                 Applied::InDoubt(error.to_string())
             }
             Err(error) => {

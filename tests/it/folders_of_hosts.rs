@@ -4,7 +4,7 @@
 use crate::harness::{SOON, World, askd, choice, names, within};
 use crate::in_slack::{ALICE, BOB, CHANNEL};
 use crate::on_postgres::Database;
-use crate::several_daemons::{Cluster, DEATH, is_noticed, meanwhile};
+use crate::several_daemons::{Cluster, DEATH, HELD, is_noticed, meanwhile};
 use serde_json::{Value, json};
 use std::fs;
 use std::thread;
@@ -61,6 +61,29 @@ async fn the_host_of_the_folder_answers(sabotage: Option<&str>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_host_that_has_the_folder_answers_there_whoever_leads() {
     the_host_of_the_folder_answers(None).await;
+}
+
+/// The daemon that took the answer did not know that a host serves the folder, and left all of it to the leader.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_leader_cannot_leave_to_the_host_at_once_it_leaves_to_it_later() {
+    let Some(cluster) = Cluster::of(2).await else { return };
+    let agent = cluster.hosts[1].world.group("research");
+    agent.ask("r1", &deploy());
+    cluster.card().await;
+    let held = cluster.woken.path().join(HELD);
+    fs::write(&held, "").unwrap();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    meanwhile(|| cluster.hosts[0].answer("r1", "no"));
+    cluster.database.query(
+        "begin; update askd.owed set folder = null; create sequence tries;
+         create function fails() returns trigger language plpgsql as
+             'begin if nextval(''tries'') = 1 then raise exception ''on purpose''; end if; return new; end';
+         create trigger fails before insert on askd.owed for each row when (new.folder is not null) execute function fails();
+         commit",
+    );
+    fs::remove_file(&held).unwrap();
+    assert_eq!(meanwhile(|| agent.take("r1"))["result"]["answers"], json!({"Deploy?": "no"}));
+    assert!(cluster.database.query("select last_value from tries").concat().parse::<u8>().unwrap() > 1);
 }
 
 /// The host writes the response, and does not know whether it has stored that. It has not, and another daemon has changed the question

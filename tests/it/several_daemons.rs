@@ -19,7 +19,7 @@ use tempfile::TempDir;
 pub(crate) const DEATH: Duration = Duration::from_secs(20);
 pub(crate) const PLANNED: Duration = Duration::from_millis(2_500);
 /// While this file is in the folder of [`Cluster::woken`], no daemon reads what others ask it for.
-const HELD: &str = "held";
+pub(crate) const HELD: &str = "held";
 
 /// Daemons that share a database, and where people are.
 pub(crate) struct Cluster {

@@ -234,11 +234,15 @@ impl Broker {
 
     fn act_for_another(&self, id: AskId, effects: Vec<Effect>, mut pause: Duration) {
         // What is at hand may be from before the step.
-        let ask = match self.refresh(id).and_then(|()| self.load(id)) {
+        let ask = self
+            .refresh(id)
+            .and_then(|()| self.load(id))
+            .and_then(|ask| ask.map(|ask| self.hand_on(&ask, &effects).map(|()| ask)).transpose());
+        let ask = match ask {
             Ok(Some(ask)) => ask,
             Ok(None) => return,
             Err(error) => {
-                tracing::error!(ask = %id, %error, "an ask cannot be read; what it asks for is done after a while");
+                tracing::error!(ask = %id, %error, "an ask cannot be read, or left to its host; what it asks for is done after a while");
                 // Another daemon has stored it: what the ask needs cannot be told from what is at hand.
                 let broker = self.clone();
                 self.0.ctx.finish(async move {
@@ -253,15 +257,18 @@ impl Broker {
         if effects.contains(&Effect::Retire) {
             self.retire_later(id);
         }
-        let of_host = self.of_another_host(&ask, &effects);
-        if let Some(shared) = self.0.store.shared().filter(|_| !of_host.is_empty())
-            && let Err(error) = shared.hand_on(&ask, of_host)
-        {
-            tracing::warn!(ask = %id, %error, "an ask's host does what the ask asks for at its next start");
-        }
         let mut errands: Vec<Errand> = Vec::new();
         self.act(&ask, effects, &mut errands);
         self.hand_over(errands);
+    }
+
+    /// Leaves to the host of the ask's folder what concerns the folder: whoever asked for it did not know whose that is.
+    fn hand_on(&self, ask: &Ask, effects: &[Effect]) -> Result<(), StoreError> {
+        let of_host = self.of_another_host(ask, effects);
+        match self.0.store.shared() {
+            Some(shared) if !of_host.is_empty() => shared.hand_on(ask, of_host),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Tells the other daemons which calls wait here.

@@ -63,6 +63,23 @@ async fn the_host_that_has_the_folder_answers_there_whoever_leads() {
     the_host_of_the_folder_answers(None).await;
 }
 
+/// The host knows the question as it was before it was answered, and must not go by that: nothing would be written, and it would count as
+/// published.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_has_not_seen_the_answer_yet_writes_it() {
+    let Some(cluster) = Cluster::of(2).await else { return };
+    let agent = cluster.hosts[1].world.group("research");
+    agent.ask("r1", &deploy());
+    cluster.card().await;
+    let held = cluster.woken.path().join(HELD);
+    fs::write(&held, "").unwrap();
+    // It has seen by then that nothing has changed, and is about to read what it is asked for.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    meanwhile(|| cluster.hosts[0].answer("r1", "no"));
+    fs::remove_file(&held).unwrap();
+    assert_eq!(meanwhile(|| agent.take("r1"))["result"]["answers"], json!({"Deploy?": "no"}));
+}
+
 /// The daemon that took the answer did not know that a host serves the folder, and left all of it to the leader.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_leader_cannot_leave_to_the_host_at_once_it_leaves_to_it_later() {

@@ -198,6 +198,54 @@ fn a_look_reads_a_row_once_however_long_others_have_it_listed() {
     long("commit");
 }
 
+/// Transactions have their numbers when they begin to write, and end in any order.
+#[test]
+fn a_look_sees_what_a_transaction_has_changed_however_late_it_ends() {
+    let Some(server) = Server::found() else { return };
+    let [one, other] = two(&server);
+    let [of_one, of_other] = [&one, &other].map(|opened| opened.store.shared().unwrap());
+    // These have one code.
+    server.sql("drop index askd.asks_short");
+    let [first, second] = [1, 2].map(|number| Arc::new(ask(number, "g")));
+    for (given, ask) in [(0, &first), (1, &second)] {
+        of_one.save(ask, &Basis::New(given), Along::default(), Save::Now).unwrap();
+    }
+    let changed = || of_other.look().unwrap().changed.into_iter().map(|stored| stored.ask.id).collect::<Vec<_>>();
+    assert_eq!(changed().len(), 2);
+    let mut late = server.runtime.block_on(PgConnection::connect(&server.url)).unwrap();
+    let mut late = |text: String| server.runtime.block_on(sqlx::raw_sql(&text).execute(&mut late)).unwrap();
+    late(format!(
+        "begin; update askd.asks set revision = revision + 1, changed = pg_current_xact_id(),
+             operations = array_prepend(gen_random_uuid(), operations) where id = '{}'",
+        uuid(first.id)
+    ));
+    of_one.save(&step(&second, Event::Viewed), &Basis::Ask(second.clone()), Along::default(), Save::Now).unwrap();
+    assert_eq!(changed(), [second.id]);
+    assert_eq!(changed(), []);
+    late("commit".to_owned());
+    assert_eq!(changed(), [first.id]);
+    assert_eq!(changed(), []);
+}
+
+#[test]
+fn what_is_to_be_told_in_the_pause_after_a_notice_is_told_after_it() {
+    let Some(server) = Server::found() else { return };
+    let (database, hints) = (Database::new(&server.url, "test-postgres").unwrap(), Hints::default());
+    let (connections, left, mut heard) = (database.connections().clone(), CancellationToken::new(), hints.heard());
+    let mut is_told = || {
+        let told = connections.clock().timeout(Duration::from_secs(10), heard.changed());
+        server.runtime.block_on(told).is_some()
+    };
+    database.spawn(hints.clone().listen(server.url.clone(), connections.clock().clone(), left.clone()));
+    assert!(is_told(), "it listens");
+    database.spawn(hints.clone().notify(connections.clone(), left.clone()));
+    for _ in 0..3 {
+        hints.tell();
+        assert!(is_told());
+    }
+    left.cancel();
+}
+
 /// A database may know very many groups, and each daemon looks every second.
 #[test]
 fn a_look_reads_how_many_asks_a_group_was_given_if_that_has_changed() {
@@ -264,4 +312,32 @@ fn an_ask_that_several_threads_read_anew_is_always_there() {
         over.store(true, Ordering::SeqCst);
         assert_eq!(missing, None);
     });
+}
+
+/// The daemon would go by what was before its own save, and the next look would not tell it: it has heard of that version.
+#[test]
+fn a_row_that_was_read_before_a_save_does_not_take_its_place() {
+    let Some(server) = Server::found() else { return };
+    let opened = server.opened("here");
+    let shared = opened.store.shared().unwrap();
+    let first = Arc::new(ask(1, "g"));
+    shared.save(&first, &Basis::New(0), Along::default(), Save::Now).unwrap();
+    // Whoever only reads waits with what it has read.
+    server.sql(
+        "create function askd.slowly() returns boolean language plpgsql as
+             'begin if current_setting(''transaction_read_only'') = ''on'' then perform pg_sleep(1); end if; return true; end';
+         alter table askd.asks rename to hidden;
+         create view askd.asks as select * from askd.hidden where askd.slowly()",
+    );
+    let viewed = step(&first, Event::Viewed);
+    std::thread::scope(|scope| {
+        let reads = scope.spawn(|| opened.store.find(first.id).unwrap().unwrap().ask);
+        while server
+            .sql("select 'reads' from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()")
+            .is_empty()
+        {}
+        shared.save(&viewed, &Basis::Ask(first.clone()), Along::default(), Save::Now).unwrap();
+        assert_eq!(reads.join().unwrap(), *first);
+    });
+    assert_eq!(opened.store.cached(first.id), Some(viewed));
 }

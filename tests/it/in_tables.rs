@@ -8,6 +8,7 @@ use crate::on_postgres::{Database, host, joins};
 use crate::remote::Remote;
 use serde_json::{Value, json};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// What `askd log` says of a question on this host.
 fn log(world: &World, id: &str) -> Vec<Value> {
@@ -63,6 +64,52 @@ fn a_step_that_is_stored_without_its_audit_line_is_noticed() {
         each_knows_what_all_did(&database, world(&database, "host-a"), second);
     };
     assert!(thread::spawn(check).join().is_err(), "unnoted: nobody noticed");
+}
+
+/// Others store something all the time, and all of them share the server.
+#[test]
+fn many_notices_lead_to_few_looks() {
+    let Some(database) = Database::found() else { return };
+    let listens = format!("{}listen_url = \"{}\"\n", database.settings("host-a"), database.url());
+    let mut host = Remote::ready(World::empty().in_files().with_binary().more_config(&listens));
+    host.world.start();
+    // Only looks read this table.
+    let looks = || -> u64 {
+        let scans =
+            "select seq_scan + coalesce(idx_scan, 0) from pg_stat_user_tables where relid = 'askd.gone'::regclass";
+        database.query(scans).concat().parse().unwrap()
+    };
+    let (before, begun) = (looks(), Instant::now());
+    let notice = "perform pg_notify('askd', ''); commit; perform pg_sleep(0.01);";
+    database.query(&format!("do $$ begin for n in 1..300 loop {notice} end loop; end $$"));
+    // The server tells with a delay.
+    thread::sleep(Duration::from_secs(2));
+    let (looks, seconds) = (looks() - before, begun.elapsed().as_secs() + 1);
+    assert!(looks <= seconds * 5 + 1, "{looks} looks in {seconds} s");
+}
+
+/// A daemon that does not look by itself.
+#[test]
+fn a_notice_soon_after_a_look_leads_to_another_look() {
+    let Some(database) = Database::found() else { return };
+    let listens = format!("{}listen_url = \"{}\"\n", database.settings("host-a"), database.url());
+    let world = World::empty().in_files().with_binary().more_config(&listens);
+    let mut host = Remote::ready(world.env("ASKD_SABOTAGE", "nopoll"));
+    host.world.start();
+    assert_eq!(host.agent("research").ask("r1", "Deploy?").0, 201);
+    host.world.open_of("r1");
+    // Longer than what it has stored itself has it look.
+    thread::sleep(Duration::from_secs(2));
+    database.query(
+        "do $$ begin
+             perform pg_notify('askd', ''); commit; perform pg_sleep(0.1);
+             with gone as (delete from askd.asks returning id, record)
+                 insert into askd.gone (id, record) select * from gone;
+             perform pg_notify('askd', '');
+         end $$",
+    );
+    // It looks once it has heard nothing for 30 s.
+    within(Duration::from_secs(20), "the question to be gone", || host.world.open().is_empty().then_some(()));
 }
 
 #[test]

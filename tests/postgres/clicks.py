@@ -6,7 +6,8 @@
 
 An answer counts when its daemon has acknowledged it over the API of the inbox. The floor is the least that any such program has to
 do: pgbench locks a row, changes it and commits, with the same server, record, and number of connections (8 a daemon). Each figure
-is the median of rounds in which the two take turns. `--kept` makes outcomes of a real one, starts the daemon anew with them, and also says
+is the median of rounds in which the two take turns. The processor time of an answer is that of all daemons and the server together: unlike
+the others it says the same on a machine that has more to do. `--kept` makes outcomes of a real one, starts the daemon anew with them, and also says
 how long that took and how much memory it has then. ASKD_BIN names a binary with PostgreSQL (else target/release/askd).
 """
 
@@ -95,7 +96,9 @@ def asked(daemons, mark):
         (tasks / f".{n}").rename(tasks / f"{mark}-{n}.json")
     for daemon in daemons:
         until(120, "the questions", lambda: daemon.open()["total"] == ASKS)
-    return [(f"/api/v1/asks/{ask['id']}/answer", json.dumps({"answers": {ask["questions"][0]["id"]: "yes"}})) for ask in daemons[0].all_open()]
+    # One that is being stored counts before it is listed.
+    found = until(30, "the list", lambda: (every := daemons[0].all_open()) and len(every) == ASKS and every)
+    return [(f"/api/v1/asks/{ask['id']}/answer", json.dumps({"answers": {ask["questions"][0]["id"]: "yes"}})) for ask in found]
 
 
 def answers(ports, work, go, refused):
@@ -117,24 +120,40 @@ def answers(ports, work, go, refused):
         thread.join()
 
 
+def processor_time(daemons):
+    """Of the daemons, and of the server with its processes, in seconds."""
+    server = os.environ["ASKD_TEST_POSTGRES_PID"]
+    children = subprocess.run(["pgrep", "-P", server], capture_output=True, text=True).stdout.split()
+
+    def of(pid):
+        try:
+            user, system, *_ = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
+        except FileNotFoundError:  # a connection that has ended
+            return 0
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+    return sum(of(pid) for pid in [server, *children, *(daemon.process.pid for daemon in daemons)])
+
+
 def rate(daemons, mark):
+    """Answers a second, and the processor time of one in ms."""
     work, ports = asked(daemons, mark), [daemon.port for daemon in daemons]
     go, refused = multiprocessing.Barrier(PROCESSES + 1), multiprocessing.Value("i", 0)
     loads = [multiprocessing.Process(target=answers, args=(ports, work[n::PROCESSES], go, refused)) for n in range(PROCESSES)]
     for load in loads:
         load.start()
     go.wait()
-    begun = time.monotonic()
+    begun, used = time.monotonic(), processor_time(daemons)
     for load in loads:
         load.join()
-    took = time.monotonic() - begun
+    took, used = time.monotonic() - begun, processor_time(daemons) - used
     if refused.value:
         raise SystemExit(f"{refused.value} answers were not acknowledged")
     responses = lambda: list(daemons[0].folder.glob(f"data/ipc/*/responses/{mark}-*.json"))
     until(60, "the responses", lambda: len(responses()) == ASKS)
     for response in responses():
         response.unlink()  # the agents take them
-    return ASKS / took
+    return ASKS / took, 1_000 * used / ASKS
 
 
 def floor(folder, daemons):
@@ -159,10 +178,10 @@ def asked_first(daemons):
 def compared(folder, daemons, mark):
     """Prints the medians."""
     name = re.sub(r"\W+", "-", mark)
-    pairs = [(floor(folder, len(daemons)), rate(daemons, f"{name}-{n}")) for n in range(ROUNDS)]
-    floors, rates = (statistics.median(each) for each in zip(*pairs))
-    ratio = statistics.median(rate / floor for floor, rate in pairs)
-    print(f"| {mark} | {floors:,.0f}/s | {rates:,.0f}/s | {ratio:.2f} |", flush=True)
+    rounds = [(floor(folder, len(daemons)), *rate(daemons, f"{name}-{n}")) for n in range(ROUNDS)]
+    floors, rates, used = (statistics.median(each) for each in zip(*rounds))
+    ratio = statistics.median(rate / floor for floor, rate, _ in rounds)
+    print(f"| {mark} | {floors:,.0f}/s | {rates:,.0f}/s | {ratio:.2f} | {used:.2f} ms |", flush=True)
 
 
 def keep(first, last):
@@ -182,7 +201,7 @@ def keep(first, last):
 
 
 def as_kept_grow(folder, daemons, most):
-    print("| kept | start | memory | floor | askd | askd / floor |\n|---|---|---|---|---|---|")
+    print("| kept | start | memory | floor | askd | askd / floor | processor time of an answer |\n|---|---|---|---|---|---|---|")
     daemons.append(Daemon(folder, 0, more=-(-most // KEPT)))
     asked_first(daemons)
     kept = 0
@@ -204,7 +223,7 @@ def main():
     try:
         if most:
             return as_kept_grow(folder, daemons, most)
-        print("| daemons | floor | askd | askd / floor |\n|---|---|---|---|")
+        print("| daemons | floor | askd | askd / floor | processor time of an answer |\n|---|---|---|---|---|")
         for count in (1, 2, 3):
             daemons.append(Daemon(folder, count - 1))
             asked_first(daemons)

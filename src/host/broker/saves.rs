@@ -16,7 +16,7 @@ const THREADS: usize = 32;
 /// How many of them what promises nothing may use.
 const BEHIND_THE_GATE: usize = 4;
 /// So many promises at a time are a burst.
-const BURST: usize = 4;
+pub(super) const BURST: usize = 4;
 /// How long what promises nothing makes way for a burst, at most.
 const MAKES_WAY: Duration = Duration::from_millis(500);
 /// How long a thread waits for more work before it ends.

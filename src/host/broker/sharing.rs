@@ -2,6 +2,7 @@
 //! store of its own none of this happens.
 
 use super::errands::Errand;
+use super::saves::{BURST, Promise};
 use super::{Broker, KeyedLock, RETRY};
 use crate::clock::{Clock, Moment};
 use crate::host::store::{Owed, Sharing, StoreError, Stored, Webhook};
@@ -16,10 +17,15 @@ use tokio::sync::broadcast;
 
 /// How often a daemon looks what others have stored, unless it is told that there is something.
 const LOOK: Duration = Duration::from_secs(1);
+/// The shortest time between two looks, and how many times as long as the last one took: one look finds what many notices tell of.
+const PAUSE: Duration = Duration::from_millis(200);
+const TIMES: u32 = 5;
 /// How long a daemon relies on its last look.
 const BLIND: Duration = Duration::from_secs(5);
 /// How often it says which calls wait here.
 const TELL: Duration = Duration::from_secs(20);
+/// So much that others ask for at a time comes from a burst of promises.
+const MANY: usize = 32;
 /// How many names of documents a slow reader may be behind.
 const DOCUMENTS: usize = 64;
 
@@ -37,6 +43,8 @@ pub(super) struct Beside {
     seen: Mutex<Option<Moment>>,
     /// What is under way for others, and is still noted as owed. After a crash of the database other work may have its number.
     paying: Mutex<HashMap<i64, (AskId, Vec<Effect>)>>,
+    /// While others save a burst of promises, what follows makes way here as it does there.
+    burst: Mutex<Vec<Promise>>,
     documents: broadcast::Sender<String>,
     /// The computer's, whatever clock the daemon runs by: it is the database's time that passes.
     clock: Clock,
@@ -51,6 +59,7 @@ impl Default for Beside {
             looked: tokio::sync::Mutex::default(),
             seen: Mutex::default(),
             paying: Mutex::default(),
+            burst: Mutex::default(),
             documents: broadcast::Sender::new(DOCUMENTS),
             clock: Clock::system(),
         }
@@ -71,18 +80,26 @@ impl Broker {
     /// Learns what others have stored, and does what they ask for, as long as the daemon runs.
     pub(super) async fn keep_up(&self) {
         let Some(shared) = self.0.store.shared() else { return };
+        let clock = &self.0.beside.clock;
         let (mut hint, mut told, mut failing) = (shared.hint(), None, false);
+        let mut next = clock.monotonic();
         loop {
+            let told_of_news = async {
+                let heard = hint.changed().await;
+                clock.sleep_to(next).await;
+                heard
+            };
             tokio::select! {
-                () = self.0.beside.clock.sleep(LOOK), if !on("nopoll") => {}
-                Ok(()) = hint.changed() => {}
+                () = clock.sleep(LOOK), if !on("nopoll") => {}
+                Ok(()) = told_of_news => {}
                 () = self.leases().begun() => told = None,
             }
-            let now = self.0.beside.clock.monotonic();
+            let now = clock.monotonic();
             let mut kept_up = match self.catch_up().await {
                 Ok(()) => self.pay().await,
                 failed => failed,
             };
+            next = now + (clock.monotonic().since(now) * TIMES).clamp(PAUSE, LOOK);
             self.settle_in();
             kept_up = kept_up.and(self.tell_of_silence().await);
             if told.is_none_or(|last: Moment| now.since(last) >= TELL) {
@@ -213,9 +230,13 @@ impl Broker {
             shared.owed()
         });
         let owed = owed.await?;
+        let burst = if owed.len() < MANY { 0 } else { BURST };
+        self.0.beside.burst.lock().resize_with(burst, || self.0.saves.promises().begin());
         if owed.is_empty() || on("nohandover") {
             return Ok(());
         }
+        // What is at hand may be from before the steps. One look reads all of them.
+        let seen = self.catch_up().await.is_ok();
         for Owed { number, ask, effects } in &owed {
             // It may be noted as owed for a while longer.
             let known = self.0.beside.paying.lock().insert(*number, (*ask, effects.clone()));
@@ -223,7 +244,7 @@ impl Broker {
                 continue;
             }
             let (broker, id, effects) = (self.clone(), *ask, effects.clone());
-            self.0.ctx.finish_blocking(move || broker.act_for_another(id, effects, RETRY.0));
+            self.0.ctx.finish_blocking(move || broker.act_for_another(id, effects, seen, RETRY.0));
         }
         let numbers: Vec<i64> = owed.iter().map(|owed| owed.number).collect();
         let paid = numbers.clone();
@@ -232,10 +253,9 @@ impl Broker {
         Ok(())
     }
 
-    fn act_for_another(&self, id: AskId, effects: Vec<Effect>, mut pause: Duration) {
-        // What is at hand may be from before the step.
-        let ask = self
-            .refresh(id)
+    fn act_for_another(&self, id: AskId, effects: Vec<Effect>, seen: bool, mut pause: Duration) {
+        let refreshed = if seen { Ok(()) } else { self.refresh(id) };
+        let ask = refreshed
             .and_then(|()| self.load(id))
             .and_then(|ask| ask.map(|ask| self.hand_on(&ask, &effects).map(|()| ask)).transpose());
         let ask = match ask {
@@ -248,7 +268,7 @@ impl Broker {
                 self.0.ctx.finish(async move {
                     if broker.pause(&mut pause).await {
                         let ctx = broker.0.ctx.clone();
-                        ctx.finish_blocking(move || broker.act_for_another(id, effects, pause));
+                        ctx.finish_blocking(move || broker.act_for_another(id, effects, false, pause));
                     }
                 });
                 return;

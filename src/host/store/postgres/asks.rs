@@ -206,7 +206,8 @@ impl InPostgres {
         if self.closed.load(Ordering::SeqCst) {
             return Err(Failed::Unchanged("askd has stopped".to_owned()));
         }
-        let record = record::write(ask, era, None).map_err(|error| unfit(&error))?;
+        // Without spaces: the server keeps none.
+        let record = record::entry(ask, Some(era)).map_err(|error| unfit(&error))?;
         let record = String::from_utf8(record).map_err(|error| unfit(&error))?;
         let bytes = record.len();
         let held = self.holds_folder(&ask.group).then(|| self.shared.run.clone());

@@ -18,8 +18,10 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-/// How many such transactions are under way at a time: while one waits for the disk, the next one is at work.
+/// How many such transactions are under way at a time: while one waits for the disk, the next one is at work, if so many saves
+/// wait. A transaction costs more than a save in it, and daemons that share a server make many.
 const AT_WORK: usize = 2;
+const ENOUGH: usize = 8;
 /// The most saves in one transaction, and about how many bytes.
 const MOST: usize = 64;
 const MOST_BYTES: usize = 1024 * 1024;
@@ -107,14 +109,18 @@ impl Line {
     pub(super) fn join(&self, waiting: Waiting) -> bool {
         let mut line = self.0.lock();
         line.waiting.push_back(waiting);
-        let goes = line.at_work < AT_WORK;
+        let goes = line.at_work == 0 || line.at_work < AT_WORK && line.waiting.len() >= ENOUGH;
         line.at_work += usize::from(goes);
         goes
     }
 
-    /// Takes what waits, the oldest first; `None`: nothing does.
+    /// Takes what waits, the oldest first; `None`: nothing does, or too little while another transaction is under way.
     pub(super) fn take(&self) -> Option<Vec<Waiting>> {
         let mut line = self.0.lock();
+        if line.at_work > 1 && line.waiting.len() < ENOUGH {
+            line.at_work -= 1;
+            return None;
+        }
         let mut bytes = 0;
         let fits = |waiting: &&Waiting| {
             let fits = bytes < MOST_BYTES;

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 const CHANNEL: &str = "askd";
 /// The shortest pause between two notices: each takes a lock of the whole server for its commit.
-const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_millis(100);
 /// How often the connection is tested, and how soon another one is made.
 const TEST: Duration = Duration::from_secs(30);
 const AGAIN: Duration = Duration::from_secs(1);

@@ -3,10 +3,11 @@
 
 use super::asks::{Row, Version, ask_id, row};
 use super::database::{Failed, query, scalar};
-use super::pins::{PinRow, pin_rows, pins};
+use super::pins::PinRow;
 use super::{InPostgres, failed};
 use crate::host::store::{Allowed, BadRecord, News, Store, StoreError, Stored, record};
 use askd_core::{Ask, AskId, Digest, Group, Time};
+use serde::Deserialize;
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row as _};
 use std::sync::Arc;
@@ -34,9 +35,10 @@ impl Mark {
 }
 
 /// What a look finds, before it is parsed.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
 struct Seen {
-    mark: Mark,
+    /// The oldest transaction that still runs.
+    since: String,
     /// The server's era; none after a crash, until a daemon names one.
     era: Option<String>,
     /// Each row that was changed, with its last operation.
@@ -47,6 +49,23 @@ struct Seen {
     given: Vec<(String, i64)>,
     pins: Vec<PinRow>,
 }
+
+/// One statement, because each takes a round trip or two: `$1` is the transaction since which it looks, `$2` the same for how many asks
+/// each group was given, and `$3` whether it lists all that is open.
+const LOOK: &str = "select json_build_object(
+    'since', pg_snapshot_xmin(pg_current_snapshot())::text,
+    'era', (select mark from askd.era),
+    'rows', (select coalesce(json_agg(json_build_array(id, operations[1])), '[]') from askd.asks
+             where changed >= $1::text::xid8 or $3 and not settled),
+    'gone', (select coalesce(json_agg(id), '[]') from askd.gone where changed >= $1::text::xid8),
+    'allowed', (select coalesce(json_agg(json_build_array(group_name, question, at, by::text) order by group_name, question), '[]')
+                from askd.allowed where changed >= $1::text::xid8),
+    'documents', (select coalesce(json_agg(name), '[]') from askd.documents where changed >= $1::text::xid8),
+    'given', (select coalesce(json_agg(json_build_array(group_name, accepted)), '[]') from askd.counts
+              where changed >= $2::text::xid8),
+    'pins', (select coalesce(json_agg(json_build_array(group_name, node, strange)), '[]') from askd.pins
+             where changed >= $1::text::xid8)
+)::text";
 
 /// A row of `askd.allowed`: group, question, time, person.
 type AllowedRow = (String, String, i64, String);
@@ -80,32 +99,10 @@ pub(super) async fn mark(connection: &mut PgConnection) -> Result<Mark, sqlx::Er
 }
 
 /// All that was changed since `mark`, as it is at one moment.
-async fn changed_since(connection: &mut PgConnection, since: Mark) -> Result<Seen, sqlx::Error> {
-    let Mark { since, counted, open } = since;
-    let since = &since.to_string();
-    let mark = mark(&mut *connection).await?;
-    let mark = Mark { counted: mark.since, ..mark };
-    let era = scalar("select mark::text from askd.era").fetch_optional(&mut *connection).await?;
-    let asks = if open {
-        "select id::text, operations[1]::text from askd.asks where changed >= $1::text::xid8 or not settled"
-    } else {
-        "select id::text, operations[1]::text from askd.asks where changed >= $1::text::xid8"
-    };
-    let asks = query(asks).bind(since).fetch_all(&mut *connection).await?;
-    let rows = asks.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect::<Result<_, sqlx::Error>>()?;
-    let gone = "select id::text from askd.gone where changed >= $1::text::xid8";
-    let gone = scalar(gone).bind(since).fetch_all(&mut *connection).await?;
-    let allowed = "select group_name, question, at, by::text from askd.allowed where changed >= $1::text::xid8
-                   order by group_name, question";
-    let allowed = allowed_rows(&query(allowed).bind(since).fetch_all(&mut *connection).await?)?;
-    let documents = "select name from askd.documents where changed >= $1::text::xid8";
-    let documents = scalar(documents).bind(since).fetch_all(&mut *connection).await?;
-    let pins = query(pins!("where changed >= $1::text::xid8")).bind(since).fetch_all(&mut *connection).await?;
-    let pins = pin_rows(&pins)?;
-    let given = "select group_name, accepted from askd.counts where changed >= $1::text::xid8";
-    let given = query(given).bind(counted.to_string()).fetch_all(connection).await?;
-    let given = given.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect::<Result<_, sqlx::Error>>()?;
-    Ok(Seen { mark, era, rows, gone, allowed, documents, given, pins })
+async fn changed_since(connection: &mut PgConnection, mark: Mark) -> Result<Seen, sqlx::Error> {
+    let look = scalar::<String>(LOOK).bind(mark.since.to_string()).bind(mark.counted.to_string()).bind(mark.open);
+    let seen = look.fetch_one(connection).await?;
+    serde_json::from_str(&seen).map_err(|error| sqlx::Error::Decode(error.into()))
 }
 
 impl InPostgres {
@@ -195,7 +192,8 @@ impl InPostgres {
             Store::flush(self)?;
             seen = see()?;
         }
-        let Seen { mark, era, rows, gone, allowed, documents, given, pins } = seen;
+        let Seen { since, era, rows, gone, allowed, documents, given, pins } = seen;
+        let since = since.parse().unwrap_or_default();
         let foreign: Vec<String> = {
             let (listed, cache) = (self.listed.lock(), self.cache.lock());
             let is_known = |(id, operation): &(String, Option<String>)| {
@@ -220,7 +218,11 @@ impl InPostgres {
         for row in rows {
             match self.keep(&row, None) {
                 Ok(stored) => news.changed.push(stored),
-                Err(why) => tracing::error!(row = row.id, %why, "a row of askd.asks is damaged"),
+                Err(why) => {
+                    tracing::error!(row = row.id, %why, "a row of askd.asks is damaged");
+                    // What is at hand is from before.
+                    ask_id(&row.id).map(|id| self.cache.lock().remove(id));
+                }
             }
         }
         news.gone.extend(records.iter().filter_map(|record| record::read(record.as_bytes()).ok()).map(|read| read.ask));
@@ -232,7 +234,7 @@ impl InPostgres {
         // The server may have crashed meanwhile.
         let now = self.era.lock();
         if era.as_ref() == Some(&*now) {
-            *self.mark.lock() = mark;
+            *self.mark.lock() = Mark { since, counted: since, open: false };
         }
         drop(now);
         Ok(news)

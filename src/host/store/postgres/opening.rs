@@ -32,6 +32,8 @@ pub(super) fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> Sto
 
 /// How often a daemon that waits looks whether it is its turn.
 const LOOK: Duration = Duration::from_secs(1);
+/// The shortest pause between two such looks. While others store something all the time, most notices tell of no end.
+const PAUSE: Duration = Duration::from_millis(200);
 /// The document of the state folder that names it.
 const HOME: &str = "home";
 
@@ -163,9 +165,10 @@ impl Waiting {
     /// Waits until this daemon can lead. The next [`Self::turn`] says so at once.
     pub async fn lead(mut self) -> Result<Self, StoreError> {
         let mut heard = self.hints.heard();
+        let clock = self.database.connections().clock().clone();
         loop {
-            let clock = self.database.connections().clock().clone();
-            clock.timeout(LOOK, heard.changed()).await;
+            clock.sleep(PAUSE).await;
+            clock.timeout(LOOK.saturating_sub(PAUSE), heard.changed()).await;
             match self.try_turn().await {
                 Ok(()) => return Ok(self),
                 Err(Later::Refused(refused)) => return Err(refused),

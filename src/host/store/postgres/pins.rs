@@ -19,7 +19,6 @@ macro_rules! pins {
         concat!("select group_name, node, strange from askd.pins ", $rest)
     };
 }
-pub(super) use pins;
 
 /// A row of `askd.pins`.
 pub(super) type PinRow = (String, String, Option<i64>);

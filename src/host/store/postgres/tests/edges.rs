@@ -171,6 +171,25 @@ fn a_flush_after_a_crash_that_fails_half_way_is_done_again() {
     assert_eq!(stored, viewed.iter().map(|ask| Ask::clone(ask)).collect::<Vec<_>>());
 }
 
+/// Else what another daemon asks for would be done as if its step had not been.
+#[test]
+fn what_a_look_cannot_read_is_not_at_hand_as_it_was() {
+    let Some(server) = Server::found() else { return };
+    let [one, other] = two(&server);
+    let [of_one, of_other] = [&one, &other].map(|opened| opened.store.shared().unwrap());
+    let first = Arc::new(ask(1, "g"));
+    of_one.save(&first, &Basis::New(0), Along::default(), Save::Now).unwrap();
+    assert_eq!(of_other.look().unwrap().changed.len(), 1);
+    assert!(other.store.cached(first.id).is_some());
+    server.sql(
+        "update askd.asks set record = '{}', revision = revision + 1, changed = pg_current_xact_id(),
+             operations = array_prepend(gen_random_uuid(), operations)",
+    );
+    assert!(of_other.look().unwrap().changed.is_empty());
+    assert_eq!(other.store.cached(first.id), None);
+    assert!(matches!(other.store.load(&first.group, first.id), Err(StoreError::Damaged { .. })));
+}
+
 /// Else each look would read all of them again, for as long as any transaction runs on that server.
 #[test]
 fn a_look_reads_a_row_once_however_long_others_have_it_listed() {

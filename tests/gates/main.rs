@@ -89,10 +89,10 @@ const GATES: [Gate; 13] = [
         name: "cluster",
         rounds: [4, 4, 60],
         what: "troubles of three daemons",
-        counted: &[LIVES, &["untold", "late", "early"]],
+        counted: &[LIVES, &["untold", "late", "early", "two leaders"]],
         alone: false,
         sabotages: &[
-            ("nofence", &["second cards", "two winners", "lost", "left open"]),
+            ("nofence", &["two leaders"]),
             ("ackfirst", &["two winners", "lost"]),
             ("nopoll", &["left open", "lost", "late", "untold"]),
             ("norowlock", &["two winners", "lost", "left open"]),

@@ -91,9 +91,10 @@ struct World {
     tokens: Vec<String>,
     /// Whether the database may lose that a response was taken: it comes again then, and has to say the same.
     forgets: bool,
-    /// Whether each trouble hits the leader, and whether that one is overtaken even in a short run.
-    aims: bool,
-    overtakes: bool,
+    /// What is broken on purpose: some of it shows only after the right trouble.
+    sabotage: Option<&'static str>,
+    /// How often a daemon went on to lead that had been overtaken.
+    two_leaders: AtomicUsize,
     asking: AtomicBool,
     over: AtomicBool,
     refused: AtomicUsize,
@@ -147,7 +148,12 @@ fn by_socket(seed: u64) -> bool {
 }
 
 /// Starts the platforms, the proxy and the daemons.
-async fn begin(database: &Database, troubles: Troubles, seed: u64, sabotage: Option<&str>) -> Result<World, String> {
+async fn begin(
+    database: &Database,
+    troubles: Troubles,
+    seed: u64,
+    sabotage: Option<&'static str>,
+) -> Result<World, String> {
     let sim = Config { pace: Duration::ZERO, seed, ..Config::default() };
     let slack = Slack::start(sim).await.map_err(|error| error.to_string())?;
     let phones = Phones::open(PHONES, seed).await?;
@@ -165,7 +171,7 @@ async fn begin(database: &Database, troubles: Troubles, seed: u64, sabotage: Opt
     let tokens = agents::tokens(&http, doors[0]).await?;
     let (forgets, asking, over) = (troubles == Troubles::OfPower, AtomicBool::new(true), AtomicBool::new(false));
     let (closed, history, refused) = (Closed::default(), Mutex::default(), AtomicUsize::new(0));
-    let (deadlines, aims, overtakes) = (Deadlines::default(), sabotage.is_some(), sabotage == Some("nofence"));
+    let deadlines = Deadlines::default();
     let world = World {
         hosts,
         slack,
@@ -177,8 +183,8 @@ async fn begin(database: &Database, troubles: Troubles, seed: u64, sabotage: Opt
         doors,
         tokens,
         forgets,
-        aims,
-        overtakes,
+        sabotage,
+        two_leaders: AtomicUsize::default(),
         asking,
         over,
         refused,
@@ -311,6 +317,10 @@ fn judge(world: &World, bereaved: &Bereaved, drained: bool) -> Verdict {
     drop(history);
     world.judge_deadlines(bereaved, &mut verdict);
     verdict.note(format!("{asked_back} replies asked back, {allowed} second cards after a pause"));
+    let two_leaders = world.two_leaders.load(Ordering::SeqCst);
+    if two_leaders > 0 {
+        verdict.found("two leaders", two_leaders, "a daemon that was overtaken goes on");
+    }
     for request in untold(bereaved) {
         verdict.found("untold", 1, &format!("{request}: its card does not say that the agent's host is away"));
     }

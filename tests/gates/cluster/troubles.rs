@@ -1,6 +1,7 @@
 //! What goes wrong in `cluster`: of the daemons, of the database and their way to it, and of its computer's power.
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -16,6 +17,8 @@ const PAUSE: Duration = Duration::from_secs(40);
 const LONG: usize = 10;
 /// The shortest pause of the leader after which another one leads: for daemons that are broken on purpose.
 const OVERTAKEN: Duration = Duration::from_secs(22);
+/// How soon a daemon ends that was overtaken.
+const ENDS: Duration = Duration::from_secs(10);
 /// The server is restarted in one of so many troubles.
 const OFTEN: usize = 5;
 const CUT: Duration = Duration::from_secs(3);
@@ -94,10 +97,14 @@ impl World {
         came: &mut Came,
     ) -> Result<(), String> {
         let left: Vec<&Host> = self.hosts.iter().filter(|host| !host.is_gone()).collect();
-        let (mut host, began) = (left[dice.roll(left.len())], Instant::now());
-        if self.aims && !self.forgets {
-            host = self.leader(database)?;
-        }
+        let (any, began) = (left[dice.roll(left.len())], Instant::now());
+        let host = match self.sabotage {
+            // Only a takeover shows it.
+            Some("untimed") => self.leader(database)?,
+            // The one that only looks has to go on leading.
+            Some("nopoll") => left[left.len() - 1],
+            _ => any,
+        };
         if self.forgets {
             if dice.chance(50) {
                 self.kill(host, came).await?;
@@ -108,12 +115,12 @@ impl World {
         } else if round == rounds * 4 / 5 {
             host.go().await;
             came.gone += 1;
-        } else if self.overtakes && round == 0 {
-            self.pause(self.leader(database)?, OVERTAKEN, came).await?;
+        } else if self.sabotage == Some("nofence") && round == 0 {
+            self.pause(database, self.leader(database)?, OVERTAKEN, came).await?;
         } else if rounds >= LONG && round % LONG == LONG / 2 {
             // Every second one is of the leader, who is overtaken meanwhile.
             let host = if (round / LONG).is_multiple_of(2) { self.leader(database)? } else { host };
-            self.pause(host, PAUSE, came).await?;
+            self.pause(database, host, PAUSE, came).await?;
         } else if round % OFTEN == 1 {
             tokio::task::block_in_place(|| database.own.restart())?;
             self.deadlines.trouble(None, began);
@@ -149,17 +156,27 @@ impl World {
         Ok(())
     }
 
-    /// Stops its daemon for longer than its lease, and lets it go on: what lay in its sockets is then the first thing that it sees.
-    async fn pause(&self, host: &Host, time: Duration, came: &mut Came) -> Result<(), String> {
+    /// Stops its daemon for longer than its lease, and lets it go on: what lay in its sockets is then the first thing that it sees. One that
+    /// was overtaken has to end.
+    async fn pause(&self, database: &Database, host: &Host, time: Duration, came: &mut Came) -> Result<(), String> {
         let pid =
             host.daemon.pid().await.and_then(|pid| Pid::from_raw(pid.cast_signed())).ok_or("no daemon to pause")?;
-        let began = Instant::now();
+        let (began, led) = (Instant::now(), database.leader()? == host.name);
         kill_process(pid, Signal::STOP).map_err(|error| error.to_string())?;
         tokio::time::sleep(time).await;
+        let overtaken = led && database.leader()? != host.name;
         self.deadlines.resumes();
         kill_process(pid, Signal::CONT).map_err(|error| error.to_string())?;
         self.deadlines.trouble(self.number(host), began);
         came.pauses += 1;
+        let resumed = Instant::now();
+        while overtaken && host.daemon.runs().await {
+            if resumed.elapsed() > ENDS {
+                self.two_leaders.fetch_add(1, Ordering::SeqCst);
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
         Ok(())
     }
 

@@ -572,7 +572,9 @@ impl World {
             let mut found = BTreeMap::new();
             for kind in ["pending_questions", "settled"] {
                 let groups = match &self.database {
-                    Some(database) => database.query("select distinct group_name from askd.asks"),
+                    Some(database) => {
+                        database.query("select group_name from askd.asks union select group_name from askd.settled")
+                    }
                     None => names(&self.state().join(kind)),
                 };
                 for group in groups {
@@ -595,8 +597,10 @@ impl World {
         if let Some(database) = &self.database {
             let settled = kind == "settled";
             let rows = format!(
-                "select replace(id::text, '-', '') || '.json ' || record from askd.asks
-                 where settled = {settled} and group_name = '{group}'"
+                "select replace(id::text, '-', '') || '.json ' || record from (
+                     select id, group_name, settled, record from askd.asks
+                     union all select id, group_name, true, record from askd.settled
+                 ) as kept where settled = {settled} and group_name = '{group}'"
             );
             let rows = database.query(&rows);
             return rows

@@ -67,6 +67,7 @@ impl Database {
         let rows = "
             select case when settled then 'settled/' else 'pending_questions/' end || group_name || '/'
                 || replace(id::text, '-', '') || '.json', record::text from askd.asks
+            union all select 'settled/' || group_name || '/' || replace(id::text, '-', '') || '.json', record::text from askd.settled
             union all select name, convert_from(bytes, 'UTF8') from askd.documents where name <> 'clean'
             union all select 'rejected/' || group_name || '/' || name, encode(bytes, 'escape') from askd.rejected
             union all select 'groups/' || question, by::text from askd.allowed

@@ -152,6 +152,16 @@ fn accepted(number: u128, group: &str) -> Accepted {
     }
 }
 
+/// Nothing is left of it but its outcome, which is kept for so long.
+#[cfg(feature = "postgres")]
+pub(super) fn done(number: u128, keep: Duration) -> Ask {
+    let accepted = accepted(number, "g");
+    let rules = Rules { keep, ..accepted.rules };
+    let ask = settled(Ask::accept(Accepted { rules, ..accepted }, START).ask);
+    let events = [DeliveryEvent::Written, DeliveryEvent::Published, DeliveryEvent::Taken { since: START }];
+    events.into_iter().fold(ask, |ask, event| ask.step(event.of("r1".parse().unwrap()), START).unwrap().unwrap().ask)
+}
+
 pub(super) fn settled(ask: Ask) -> Ask {
     let given =
         vec![(0, Given { picks: vec![1, 0], text: Some("own".to_owned()) }), (1, Given { picks: vec![0], text: None })];

@@ -348,9 +348,8 @@ impl AskState {
     pub fn deadline(&self) -> Time {
         match &self.stage {
             // What is owed is tried until it is done, however long that takes.
-            Stage::Settled { at, .. } => {
-                let forget = self.is_done_with().then(|| self.kept_until(*at));
-                let due = self.widget_deadline().into_iter().chain(self.after_deadline()).chain(forget);
+            Stage::Settled { .. } => {
+                let due = self.widget_deadline().into_iter().chain(self.after_deadline()).chain(self.forgotten_at());
                 due.min().unwrap_or(Time::MAX)
             }
             Stage::Posting => self.widget_deadline().unwrap_or(Time::MAX),

@@ -48,6 +48,12 @@ impl AskState {
         self.outcome().is_some() && self.owes_nothing() && !self.is_pending()
     }
 
+    /// When it is forgotten, if nothing is left of it but an outcome that is kept.
+    pub fn forgotten_at(&self) -> Option<Time> {
+        let Stage::Settled { at, .. } = &self.stage else { return None };
+        self.is_done_with().then(|| self.kept_until(*at))
+    }
+
     /// Has the outcome forgotten, unless something is not over.
     pub(super) fn make_room(&mut self, cx: &mut Context) -> bool {
         let forgotten = self.is_done_with();

@@ -1,7 +1,7 @@
 //! The rows of asks: writing one, finding out whether it was written, reading some.
 
 use super::batches::{NewRow, Over};
-use super::database::{Durable, Failed, Work, query, scalar};
+use super::database::{Durable, Failed, query, scalar};
 use super::saving::Attempt;
 use super::{InPostgres, failed, opening, pins};
 use crate::host::audit::Noted;
@@ -15,9 +15,6 @@ use sqlx::{PgConnection, Row as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use uuid::Uuid;
-
-/// How many records a scan reads at a time.
-const SOME: i64 = 500;
 
 /// A state of a row. Its operation names it for certain: after a crash of the server a revision may come twice.
 #[derive(Debug, Clone, Copy)]
@@ -135,18 +132,22 @@ const AGAIN: &str = "insert into askd.asks as kept (id, group_name, operations, 
     where kept.operations[1] = $7::uuid
     returning revision";
 
-/// The columns of a [`Row`].
+/// The columns of a [`Row`], wherever the ask stands.
 macro_rules! row {
     ($rest:literal) => {
         concat!(
-            "select id::text, group_name, settled, revision, operations[1]::text, record::text from askd.asks ",
+            "select id::text, group_name, settled, revision, operations[1]::text, record::text from (
+                 select id, group_name, settled, revision, operations, record from askd.asks
+                 union all select id, group_name, true, revision, operations, record from askd.settled
+                     where not exists (select from askd.gone where gone.id = settled.id and gone.forget_at is not null)
+             ) as kept ",
             $rest
         )
     };
 }
 pub(super) use row;
 
-/// A row of `askd.asks`.
+/// A row of `askd.asks` or `askd.settled`.
 pub(super) struct Row {
     pub(super) id: String,
     group: String,
@@ -264,6 +265,8 @@ impl InPostgres {
                     if let Some(run) = held {
                         pins::hold(&mut *connection, &group, &run).await?;
                     }
+                    // It may stand among those of which nothing was to change any more.
+                    query("select askd.have_here($1::uuid)").bind(&id).execute(&mut *connection).await?;
                     let Some((revision, lost)) = again else {
                         let save = scalar(ANY).bind(id).bind(group).bind(operation).bind(record).bind(retired);
                         return save.fetch_optional(connection).await;
@@ -294,7 +297,7 @@ impl InPostgres {
             Durable::Yes,
             Arc::new(move |connection| {
                 Box::pin(async move {
-                    scalar::<bool>("select $2::uuid = any(operations) from askd.asks where id = $1::uuid for update")
+                    scalar::<bool>("select askd.is_stored($1::uuid, $2::uuid)")
                         .bind(uuid(id))
                         .bind(operation.to_string())
                         .fetch_optional(connection)
@@ -342,28 +345,5 @@ impl InPostgres {
     /// The server's era, and the number of a transaction that is on stable storage together with all that was committed before.
     pub(super) fn sync(&self) -> Result<(String, u64), Failed> {
         self.shared.change(Durable::Yes, Arc::new(|connection| Box::pin(opening::synced(connection))))
-    }
-
-    pub(super) fn scan_part(&self, after: (bool, String)) -> Result<Vec<Row>, StoreError> {
-        let part: Work<Vec<Row>> = Arc::new(move |connection| {
-            let (settled, id) = after.clone();
-            Box::pin(async move {
-                let part = row!("where (settled, id) > ($1, $2::uuid) order by settled, id limit $3");
-                let rows = query(part).bind(settled).bind(id).bind(SOME).fetch_all(connection).await?;
-                rows.iter().map(Row::of).collect()
-            })
-        });
-        self.shared.read_long(part).map_err(failed("cannot read the stored asks"))
-    }
-
-    pub(super) fn count(&self) -> Result<Vec<(String, i64)>, StoreError> {
-        let count: Work<Vec<(String, i64)>> = Arc::new(|connection| {
-            Box::pin(async move {
-                let count = "select group_name, count(*) from askd.asks group by group_name";
-                let rows = query(count).fetch_all(connection).await?;
-                rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
-            })
-        });
-        self.shared.read_long(count).map_err(failed("cannot read the stored asks"))
     }
 }

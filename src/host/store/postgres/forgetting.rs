@@ -3,7 +3,7 @@
 
 use super::asks::{Row, uuid};
 use super::database::{Durable, Failed, Work, query, scalar};
-use super::{InPostgres, NO_ID, failed};
+use super::{InPostgres, failed};
 use crate::host::store::documents::CHANNELS;
 use crate::host::store::forgetting::{
     BEGINNING, Erased, Whom, learn_ids, leave_devices, leave_lists, leave_unnamed, prune, take_whole, tells_of,
@@ -95,7 +95,8 @@ impl InPostgres {
                     let given = given.clone();
                     Box::pin(async move {
                         let known = "select replace(id::text, '-', '') from (
-                                         select id, record from askd.asks union all select id, record from askd.set_aside
+                                         select id, record from askd.asks union all select id, record from askd.settled
+                                         union all select id, record from askd.set_aside
                                      ) known
                                      where record ->> 'short_id' = $1
                                          or length($1) >= $2 and replace(id::text, '-', '') ^@ $1";
@@ -134,8 +135,18 @@ impl InPostgres {
         Ok(erased)
     }
 
+    /// Drops what was forgotten, and would otherwise go with the table of its week.
+    fn drop_forgotten(&self) -> Result<(), Failed> {
+        let some: Work<i64> = Arc::new(|connection| {
+            Box::pin(async move { scalar("select askd.drop_forgotten('infinity', 500)").fetch_one(connection).await })
+        });
+        while self.shared.change(Durable::Yes, Arc::clone(&some))? > 0 {}
+        Ok(())
+    }
+
     /// Out of what stands beside the asks, but what channels know. How many rows it was in.
     fn erase_beside(&self, whom: &Whom) -> Result<usize, Failed> {
+        self.drop_forgotten()?;
         for passing in PASSING {
             self.at_row(passing, None)?;
         }
@@ -159,15 +170,7 @@ impl InPostgres {
         erased: &mut Erased,
         first: &mut dyn FnMut(&Ask) -> io::Result<()>,
     ) -> Result<(), StoreError> {
-        let mut after = (false, NO_ID.to_owned());
-        loop {
-            let part = self.scan_part(after)?;
-            let Some(last) = part.last() else { return Ok(()) };
-            after = (last.settled, last.id.clone());
-            for row in &part {
-                self.erase_row(row, whom, erased, first)?;
-            }
-        }
+        self.scan_rows(&mut |row| self.erase_row(&row, whom, erased, first))
     }
 
     fn erase_row(
@@ -177,8 +180,10 @@ impl InPostgres {
         erased: &mut Erased,
         first: &mut dyn FnMut(&Ask) -> io::Result<()>,
     ) -> Result<(), StoreError> {
-        const DROP: &str = "delete from askd.asks where id = $1::uuid";
-        const CHANGE: &str = "update askd.asks set record = convert_from($2, 'UTF8')::jsonb where id = $1::uuid";
+        const DROP: &str = "select askd.take($1::uuid)";
+        const CHANGE: &str =
+            "with moved as (update askd.settled set record = convert_from($2, 'UTF8')::jsonb where id = $1::uuid)
+             update askd.asks set record = convert_from($2, 'UTF8')::jsonb where id = $1::uuid";
         let (cannot, id) = (|| failed("cannot forget"), row.id.replace('-', ""));
         let unfit = |source| StoreError::Io { what: "cannot forget".to_owned(), source };
         let Ok(record::Read { ask, .. }) = row.ask() else {

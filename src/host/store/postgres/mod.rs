@@ -17,6 +17,8 @@ mod opening;
 mod pins;
 mod rates;
 mod saving;
+mod scanning;
+mod settling;
 mod shared;
 mod tables;
 
@@ -204,20 +206,19 @@ impl Store for InPostgres {
     }
 
     fn forget(&self, _group: &Group, id: AskId) -> Result<(), StoreError> {
-        let forget = "with gone as (delete from askd.asks where id = $1::uuid returning id, record)
-                      insert into askd.gone (id, record) select * from gone
-                      on conflict (id) do update set record = excluded.record, changed = excluded.changed";
-        self.change_row(Durable::Yes, id, forget).map_err(failed(format!("cannot drop ask {id}")))?;
+        self.change_row(Durable::Yes, id, "select askd.forget($1::uuid)")
+            .map_err(failed(format!("cannot drop ask {id}")))?;
         self.unflushed.lock().remove(&id);
         self.cache.lock().remove(id);
         Ok(())
     }
 
     fn set_aside(&self, _group: &Group, id: AskId) -> Result<String, StoreError> {
-        let aside = "with gone as (delete from askd.asks where id = $1::uuid returning id, group_name, record),
-                     told as (insert into askd.gone (id, record) select id, record from gone
-                         on conflict (id) do update set record = excluded.record, changed = excluded.changed)
-                     insert into askd.set_aside (id, group_name, record) select * from gone";
+        let aside = "with aside as (select * from askd.take($1::uuid)),
+                     told as (insert into askd.gone (id, record) select taken, what from aside
+                         on conflict (id) do update
+                             set record = excluded.record, changed = excluded.changed, forget_at = excluded.forget_at)
+                     insert into askd.set_aside (id, group_name, record) select * from aside";
         self.change_row(Durable::Yes, id, aside).map_err(failed(format!("cannot set ask {id} aside")))?;
         self.unflushed.lock().remove(&id);
         self.cache.lock().remove(id);
@@ -228,22 +229,18 @@ impl Store for InPostgres {
         let groups = self.count()?;
         let all = usize::try_from(groups.iter().map(|(_, count)| count).sum::<i64>()).unwrap_or_default();
         loading.begin(all, groups.iter().map(|(group, _)| group.as_str()));
-        let (mut corrupt, mut after) = (Vec::new(), (false, NO_ID.to_owned()));
-        loop {
-            let part = self.scan_part(after.clone())?;
-            let Some(last) = part.last() else { break };
-            after = (last.settled, last.id.clone());
-            for row in part {
-                loading.count();
-                match row.ask() {
-                    Ok(read) => each(self.stored(&self.era(), read, row.settled)),
-                    Err(source @ BadRecord::Newer { .. }) => {
-                        return Err(StoreError::Newer { file: format!("the row {} of askd.asks", row.id), source });
-                    }
-                    Err(why) => corrupt.push((format!("the row {} of askd.asks", row.id), why)),
+        let mut corrupt = Vec::new();
+        self.scan_rows(&mut |row| {
+            loading.count();
+            match row.ask() {
+                Ok(read) => each(self.stored(&self.era(), read, row.settled)),
+                Err(source @ BadRecord::Newer { .. }) => {
+                    return Err(StoreError::Newer { file: format!("the row {} of askd.asks", row.id), source });
                 }
+                Err(why) => corrupt.push((format!("the row {} of askd.asks", row.id), why)),
             }
-        }
+            Ok(())
+        })?;
         Ok(corrupt)
     }
 

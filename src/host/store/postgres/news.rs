@@ -27,6 +27,11 @@ pub(super) struct Mark {
 }
 
 impl Mark {
+    /// The oldest transaction that still ran.
+    pub(super) fn since(self) -> u64 {
+        self.since
+    }
+
     /// After a crash of the server. Its transactions go on from the last one that is on stable storage, so later numbers come
     /// again.
     pub(super) fn after_crash(self, flushed: u64) -> Self {
@@ -55,8 +60,10 @@ struct Seen {
 const LOOK: &str = "select json_build_object(
     'since', pg_snapshot_xmin(pg_current_snapshot())::text,
     'era', (select mark from askd.era),
-    'rows', (select coalesce(json_agg(json_build_array(id, operations[1])), '[]') from askd.asks
-             where changed >= $1::text::xid8 or $3 and not settled),
+    'rows', (select coalesce(json_agg(json_build_array(id, operations[1])), '[]') from (
+                 select id, operations from askd.asks where changed >= $1::text::xid8 or $3 and not settled
+                 union all select id, operations from askd.settled where changed >= $1::text::xid8
+             ) as kept),
     'gone', (select coalesce(json_agg(id), '[]') from askd.gone where changed >= $1::text::xid8),
     'allowed', (select coalesce(json_agg(json_build_array(group_name, question, at, by::text) order by group_name, question), '[]')
                 from askd.allowed where changed >= $1::text::xid8),
@@ -170,7 +177,9 @@ impl InPostgres {
         self.shared.read(Arc::new(move |connection| {
             let ids = ids.clone();
             Box::pin(async move {
-                let records = "select record::text from askd.gone where id = any($1::uuid[])";
+                let records = "select coalesce(settled.record, gone.record)::text from askd.gone
+                               left join askd.settled on settled.id = gone.id and gone.forget_at is not null
+                               where gone.id = any($1::uuid[])";
                 scalar(records).bind(ids).fetch_all(connection).await
             })
         }))

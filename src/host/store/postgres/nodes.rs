@@ -3,7 +3,7 @@
 
 use super::database::{Connections, Durable, Failed, Work, query, scalar};
 use super::lease::{LEASE, Lease, RENEWED_AFTER};
-use super::tables::READS;
+use super::tables::{READS, TABLES};
 use super::{CLEAN, InPostgres, Shared, pins};
 use crate::clock::Clock;
 use crate::host::store::boot_id;
@@ -42,7 +42,7 @@ pub(super) struct Joining {
 }
 
 /// What a run is called that wants to be alone.
-const ALONE: &str = "askd store copy";
+pub(super) const ALONE: &str = "askd store copy";
 /// After so many signs of life a run drops what all others have heard of, and rates that hold nothing up.
 const TIDIED_AFTER: u32 = 100;
 /// Runs join one at a time.
@@ -79,10 +79,10 @@ impl Node {
                         if node != ALONE {
                             pins::begin(&mut *connection, &node, &boot).await?;
                         }
-                        let join = "insert into askd.nodes (run, node, home, version, reads, heard)
-                                    values ($1::uuid, $2, $3::uuid, $4, $5, now())";
+                        let join = "insert into askd.nodes (run, node, home, version, reads, knows, heard)
+                                    values ($1::uuid, $2, $3::uuid, $4, $5, $6, now())";
                         let join = query(join).bind(run).bind(node).bind(home).bind(env!("CARGO_PKG_VERSION"));
-                        let join = join.bind(READS);
+                        let join = join.bind(READS).bind(TABLES);
                         join.execute(connection).await?;
                         Ok(Joined::Yes)
                     })
@@ -111,7 +111,8 @@ impl Node {
                     let (run, node) = (run.clone(), node.clone());
                     Box::pin(async move {
                         if tidies {
-                            let told = "delete from askd.gone where at < now() - interval '10 minutes'";
+                            let told =
+                                "delete from askd.gone where at < now() - interval '10 minutes' and forget_at is null";
                             query(told).execute(&mut *connection).await?;
                             let over = "delete from askd.rates where next_at < now() - interval '10 minutes'";
                             query(over).execute(&mut *connection).await?;

@@ -6,8 +6,9 @@ use super::documents::InTables;
 use super::hints::Hints;
 use super::lease::{Leading, Lease};
 use super::news::{Mark, mark};
-use super::nodes::{Joined, Joining, Node, abandon, begin};
+use super::nodes::{ALONE, Joined, Joining, Node, abandon, begin};
 use super::pins::{self, PinRow};
+use super::settling::Settling;
 use super::tables::prepare;
 use super::{InPostgres, Shared};
 use crate::clock::Clock;
@@ -301,6 +302,10 @@ impl Waiting {
             last_flush_failed: AtomicBool::new(false),
         };
         store.know_pins(pins);
+        if let Some(lease) = self.lease.clone().filter(|_| self.node.node != ALONE) {
+            let settling = Settling::new(self.database.connections().clone(), lease.check());
+            self.database.spawn(settling.keep(self.left.clone(), lease.lost().clone()));
+        }
         Ok(Opened { store: Box::new(store), documents, audit })
     }
 

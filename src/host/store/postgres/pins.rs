@@ -172,7 +172,8 @@ impl Pins for InPostgres {
                     // Its agents may have asked over HTTP: then the folder lacks the briefings that others hand out.
                     let pin = "insert into askd.pins (group_name, node, strange)
                                select $1, $2, (select (extract(epoch from clock_timestamp()) * 1000)::bigint
-                                               where exists (select from askd.asks where group_name = $1))
+                                               where exists (select from askd.asks where group_name = $1)
+                                                   or exists (select from askd.settled where group_name = $1))
                                on conflict do nothing";
                     query(pin).bind(&name).bind(host).execute(&mut *connection).await?;
                     pin_rows(&query(pins!("where group_name = $1")).bind(name).fetch_all(connection).await?)

@@ -75,7 +75,7 @@ async fn query_one(connection: &mut PgConnection) -> Result<i32, sqlx::Error> {
 }
 
 /// Two daemons, and what each has of the port.
-fn two(server: &Server) -> [Opened; 2] {
+pub(super) fn two(server: &Server) -> [Opened; 2] {
     let one = server.opened("one");
     let other = server.runtime.block_on(server.waiting("other", false).unwrap().turn()).unwrap();
     let Turn::Joins(other, _) = other else { panic!("two daemons lead") };

@@ -2,6 +2,7 @@
 
 mod batches;
 mod edges;
+mod settling;
 
 use super::*;
 use crate::host::store::conformance::{self, ask, scan, settled};
@@ -294,7 +295,7 @@ fn what_is_unfit_is_refused_before_anything_is_changed() {
     drop(server.opened("here"));
     server.sql("update askd.format set needs = 1000");
     assert!(matches!(refused("here"), StoreError::Newer { .. }));
-    server.sql("update askd.format set tables = 9, needs = 7, records = 99");
+    server.sql("update askd.format set tables = 10, needs = 7, records = 99");
     assert!(matches!(refused("here"), StoreError::Newer { .. }));
     server.sql("update askd.format set records = 2");
     server.sql(

@@ -1,0 +1,62 @@
+//! Reads all rows of asks: those that are under way, and those of which nothing changes any more.
+
+use super::asks::Row;
+use super::database::{Work, query};
+use super::{InPostgres, NO_ID, failed};
+use crate::host::store::StoreError;
+use sqlx::Row as _;
+use std::sync::Arc;
+
+/// How many records are read at a time.
+const SOME: i64 = 500;
+
+/// The rows of a part of a scan: the open asks, then outcomes, then those of which nothing changes any more. An ask that moves
+/// meanwhile moves ahead of it, or is changed. Without its table, `id` in an order is the text of the row.
+const PARTS: [&str; 3] = [
+    "select id::text, group_name, settled, revision, operations[1]::text, record::text from askd.asks
+         where not settled and id > $1::uuid order by asks.id limit $2",
+    "select id::text, group_name, settled, revision, operations[1]::text, record::text from askd.asks
+         where settled and id > $1::uuid order by asks.id limit $2",
+    "select id::text, group_name, true, revision, operations[1]::text, record::text from askd.settled
+         where id > $1::uuid and not exists (select from askd.gone where gone.id = settled.id and gone.forget_at is not null)
+         order by settled.id limit $2",
+];
+
+impl InPostgres {
+    /// All rows, some at a time.
+    pub(super) fn scan_rows(&self, each: &mut dyn FnMut(Row) -> Result<(), StoreError>) -> Result<(), StoreError> {
+        for part in PARTS {
+            let mut after = NO_ID.to_owned();
+            loop {
+                let id = after.clone();
+                let some: Work<Vec<Row>> = Arc::new(move |connection| {
+                    let id = id.clone();
+                    Box::pin(async move {
+                        let rows = query(part).bind(id).bind(SOME).fetch_all(connection).await?;
+                        rows.iter().map(Row::of).collect()
+                    })
+                });
+                let some = self.shared.read_long(some).map_err(failed("cannot read the stored asks"))?;
+                let Some(last) = some.last() else { break };
+                after.clone_from(&last.id);
+                some.into_iter().try_for_each(&mut *each)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn count(&self) -> Result<Vec<(String, i64)>, StoreError> {
+        let count: Work<Vec<(String, i64)>> = Arc::new(|connection| {
+            Box::pin(async move {
+                let count = "select group_name, count(*) from (
+                                 select group_name from askd.asks union all select group_name from askd.settled
+                                     where not exists (select from askd.gone
+                                         where gone.id = settled.id and gone.forget_at is not null)
+                             ) as kept group by group_name";
+                let rows = query(count).fetch_all(connection).await?;
+                rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+            })
+        });
+        self.shared.read_long(count).map_err(failed("cannot read the stored asks"))
+    }
+}

@@ -326,6 +326,15 @@ async fn a_group_that_is_moved_is_told_everything_on_its_new_host() {
     for (request, question) in [("r1", "Deploy?"), ("r2", "And this?"), ("r3", "And that?")] {
         agent.ask(request, &choice(question, &["yes", "no"]));
     }
+    // An agent that died: its answer waits for its next start.
+    let mut of_the_dead = choice("And now?", &["yes", "no"]);
+    of_the_dead["process"] = "gone".into();
+    agent.ask("r0", &of_the_dead);
+    let briefed = meanwhile(|| cluster.hosts[0].world.open_of("r0"))["id"].as_str().unwrap().to_owned() + ".json";
+    meanwhile(|| cluster.hosts[0].answer("r0", "yes"));
+    let briefings =
+        [0, 1].map(|host| cluster.hosts[host].world.group("research").path.join("briefings").join(&briefed));
+    meanwhile(|| within(SOON, "the briefing", || briefings[1].exists().then_some(())));
     meanwhile(|| cluster.hosts[0].answer("r1", "no"));
     meanwhile(|| agent.take("r1"));
     meanwhile(|| cluster.hosts[0].answer("r2", "no"));
@@ -346,6 +355,7 @@ async fn a_group_that_is_moved_is_told_everything_on_its_new_host() {
     meanwhile(|| cluster.hosts[0].answer("r3", "yes"));
     assert_eq!(meanwhile(|| moved.take("r3"))["result"]["answers"], json!({"And that?": "yes"}));
     assert_eq!(moved.response("r1"), None, "it was taken");
+    meanwhile(|| within(SOON, "the briefing on the new host", || briefings[0].exists().then_some(())));
     moved.ask("r4", &choice("Once more?", &["yes", "no"]));
     meanwhile(|| cluster.hosts[0].answer("r4", "yes"));
     meanwhile(|| moved.take("r4"));

@@ -387,6 +387,37 @@ fn what_is_asked_several_times_at_the_same_moment_is_one_question() {
     }
 }
 
+/// A client that was silent for longer than its lease is replaced by one that asks the same, and waits again as soon as it is back.
+#[test]
+fn a_call_that_was_replaced_and_is_back_keeps_its_question() {
+    let remote = Remote::new();
+    let (first, second) = (remote.agent("research"), Agent { process: "p2", ..remote.agent("research") });
+    let ask = |agent: &Agent, id: &str| {
+        let mut request = choice("Deploy?", &["yes", "no"]);
+        (request["request_id"], request["idempotency_key"]) = (id.into(), "deploy".into());
+        assert!(matches!(agent.call("POST", "/asks", &request.to_string()).0, 200 | 201));
+    };
+    ask(&first, "a");
+    for again in [true, false] {
+        let noted = || remote.world.audit().iter().filter(|line| line["what"] == "call_replaced").count();
+        let before = noted();
+        remote.world.later(SECOND * 63);
+        ask(&second, if again { "b" } else { "c" });
+        remote.world.passing(SECOND * 200, "it to be replaced", || (noted() > before).then_some(()));
+        if again {
+            ask(&first, "a");
+        } else {
+            assert_eq!(first.call("GET", "/asks/a?wait=0", "").0, 202);
+        }
+        for id in if again { vec!["b"] } else { vec!["b", "c"] } {
+            second.call("DELETE", &format!("/asks/{id}"), "");
+        }
+        assert_eq!(remote.world.open().len(), 1, "the first one waits for it");
+    }
+    remote.answer("a", "no");
+    assert_eq!(first.outcome("a")["result"]["answers"], json!({"Deploy?": "no"}));
+}
+
 #[test]
 fn a_sent_outcome_that_is_not_taken_is_still_owed() {
     let remote = Remote::new();

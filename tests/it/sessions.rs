@@ -401,23 +401,37 @@ fn a_call_of_a_dead_process_that_another_one_replaces_stops_no_session() {
     let world = with_session(&format!("stop = {{ command = [\"{}\"] }}", program.path.display()), "").started();
     let agent = world.group("g");
     let call = |id: &str, process: &str, policy: &str| {
-        let fields = json!({"session_id": "s", "process": process, "timeoutPolicy": policy, "timeoutMs": 600_000});
+        let fields = json!({"session_id": "s", "process": process, "timeoutPolicy": policy, "timeoutMs": 1_200_000});
         agent.ask(id, &and(question(), &fields));
         agent.status_of(id);
     };
     let _alive = (Alive::new(&agent, "lives"), Alive::new(&agent, "beside"));
+    let dying = Alive::new(&agent, "died");
     call("dead", "died", "abort_task");
     call("lives", "beside", "return_cancel");
     call("successor", "lives", "return_cancel");
-    let replaced = || world.audit().into_iter().filter(|line| line["what"] == "call_replaced").collect::<Vec<_>>();
-    let noted = world.passing(JUDGED, "the dead one to be replaced", || Some(replaced()).filter(|it| !it.is_empty()));
-    assert_eq!(noted[0]["request_id"], "dead");
-    world.later(Duration::from_secs(600));
+    let noted = |what: &str| world.audit().into_iter().filter(|line| line["what"] == what).collect::<Vec<_>>();
+    let replaced = || noted("call_replaced");
+    // It lives for a while longer.
+    agent.ask("while", &json!({"questions": [{"question": "How long?"}], "timeoutMs": 10_000}));
+    world.passing(JUDGED, "ten seconds", || agent.response("while"));
+    agent.take("while");
+    drop(dying);
+    let gone =
+        world.passing(3 * JUDGED, "the dead one to be replaced", || Some(replaced()).filter(|it| !it.is_empty()));
+    assert_eq!(gone[0]["request_id"], "dead");
+    // Its container was only paused.
+    let joined = noted("joined").len();
+    let back = Alive::new(&agent, "died");
+    world.passing(3 * JUDGED, "it to wait again", || (noted("joined").len() > joined).then_some(()));
+    drop(back);
+    world.passing(3 * JUDGED, "it to be replaced again", || (replaced().len() == 2).then_some(()));
+    world.later(Duration::from_secs(1_200));
     for id in ["dead", "lives", "successor"] {
         assert_eq!(agent.wait(id)["result"]["status"], "timeout", "who only seemed dead is told, too");
     }
     world.all_done("g");
-    assert_eq!((replaced().len(), program.runs().len()), (1, 0));
+    assert_eq!((replaced().len(), program.runs().len()), (2, 0));
     assert!(!whats(&world).iter().any(|what| what == "stopped"));
 }
 

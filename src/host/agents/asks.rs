@@ -167,6 +167,7 @@ enum Now {
 const READ: &str = "It became a briefing, which was read, or with which the agent was started.";
 const KEPT: &str = "It became a briefing, which is kept for the agent's next start: GET /agent/v1/briefings has it.";
 const TAKEN: &str = "Another taker has it.";
+const GAVE_WAY: &str = "Too many calls wait for this question, and this one had been silent for long. Ask again.";
 
 impl Now {
     fn of(ask: &Ask, waiter: &Waiter, caller: &Caller, agents: &Agents) -> Self {
@@ -249,9 +250,13 @@ impl Agents {
         let mut end = pin!(end);
         let mut changes = self.broker.changes();
         let mut ask = self.load(id).await?;
+        if ask.waiter(request_id).is_some_and(|waiter| waiter.replaced) {
+            // It was silent for so long that another call took its place.
+            ask = self.apply(id, Event::Requested(Relation::Replays(request_id.clone()))).await?;
+        }
         loop {
             let Some(waiter) = ask.waiter(request_id) else {
-                return problem(StatusCode::GONE, "Not there any more", TAKEN);
+                return problem(StatusCode::GONE, "Not there any more", GAVE_WAY);
             };
             match Now::of(&ask, waiter, caller, self) {
                 Now::Outcome(response) => {

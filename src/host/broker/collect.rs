@@ -211,12 +211,24 @@ impl Broker {
                     {
                         broker.take_back(ask, &taker).map(Some)
                     }
-                    None | Some(_) => Ok(None),
+                    // The call has made room for another one.
+                    None => broker.forget_response(ask, &taker).map(|()| None),
+                    Some(_) => Ok(None),
                 };
                 self.work(ask, work, move |taken| DeliveryEvent::TakenBack { taken }.to(to.clone()));
             }
         }
         None
+    }
+
+    /// Removes the response that was put out of the reach of a call that the ask does not know any more.
+    fn forget_response(&self, ask: &Ask, taker: &Taker) -> io::Result<()> {
+        let Taker::Waiter(request_id) = taker else { return Ok(()) };
+        let folder = self.0.folders.get(&ask.group, RESPONSES);
+        match folder.and_then(|folder| folder.remove(&withdrawn_name(request_id)).map(drop)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        }
     }
 
     /// Removes what was put away.

@@ -57,8 +57,15 @@ impl Submitted {
 pub(super) struct Stale;
 
 impl Broker {
-    /// Takes a request in. When it returns, what it says is on stable storage.
+    /// Takes a request in. When it returns, what it says is on stable storage. A caller that goes away cuts nothing off: the
+    /// same call again finds what this one has asked.
     pub async fn submit(&self, group: &Group, request: Request) -> Submitted {
+        let (broker, group) = (self.clone(), group.clone());
+        let taken_in = self.0.ctx.finish(async move { broker.take_in_request(&group, request).await });
+        taken_in.await.unwrap_or(Submitted::InDoubt)
+    }
+
+    async fn take_in_request(&self, group: &Group, request: Request) -> Submitted {
         let Some(shared) = self.0.store.shared() else {
             // Of two calls that ask the same at the same moment, the second one finds the question of the first.
             let _alone = self.0.asking.alone(group, &request).await;
@@ -146,9 +153,9 @@ impl Broker {
         if self.is_unfinished(id) {
             return Some(Submitted::InDoubt);
         }
-        let ask = match self.get_stored(id).await {
+        let ask = match self.get(id).await {
             Ok(ask) => ask?,
-            Err(submitted) => return Some(submitted),
+            Err(error) => return Some(Self::unreadable(id, &error)),
         };
         let waiter = ask.waiter(&request.request_id)?;
         if waiter.digest != request.digest {
@@ -160,6 +167,8 @@ impl Broker {
             return Some(Submitted::Known(id));
         }
         match waiter.response.state() {
+            // Its process was thought gone.
+            DeliveryState::Undecided if waiter.replaced => {}
             DeliveryState::Undecided | DeliveryState::Owed | DeliveryState::Ready => return Some(Submitted::Known(id)),
             DeliveryState::Published { .. }
                 if !waiter.carrier.is_file() || self.served_elsewhere(&ask.group).is_some() =>
@@ -182,22 +191,6 @@ impl Broker {
         }
     }
 
-    /// Reads an ask. One that is being stored is waited for, because its caller may have gone meanwhile: it is not asked a
-    /// second time before it is clear whether it is stored.
-    async fn get_stored(&self, id: AskId) -> Result<Option<Arc<Ask>>, Submitted> {
-        match self.get(id).await {
-            Ok(Some(ask)) => Ok(Some(ask)),
-            // Its lane has its turn after the save.
-            Ok(None) => match self.apply(id, Event::Tick).await {
-                Ok(ask) | Err(Failure::Refused(_, ask)) => Ok(Some(ask)),
-                Err(Failure::Unknown | Failure::Broken) => Ok(None),
-                Err(Failure::NotStored | Failure::InDoubt) => Err(Submitted::InDoubt),
-            },
-            // The ask may be open already: asking it again would show it twice.
-            Err(error) => Err(Self::unreadable(id, &error)),
-        }
-    }
-
     pub(super) fn unreadable(id: AskId, error: &StoreError) -> Submitted {
         tracing::error!(ask = %id, %error, "cannot read an ask");
         Submitted::NotStored
@@ -205,9 +198,12 @@ impl Broker {
 
     /// One more waiter of an open ask; `None` if it has been settled in the meantime.
     async fn join(&self, id: AskId, request: &Request) -> Option<Submitted> {
-        let ask = match self.get_stored(id).await {
+        let ask = match self.get(id).await {
+            // It may be stored: it is not asked a second time before that is clear.
+            Ok(None) if self.is_unfinished(id) => return Some(Submitted::InDoubt),
             Ok(ask) => ask?,
-            Err(submitted) => return Some(submitted),
+            // The ask may be open already: asking it again would show it twice.
+            Err(error) => return Some(Self::unreadable(id, &error)),
         };
         if ask.outcome().is_some() || ask.key != request.key {
             return None;

@@ -127,8 +127,8 @@ impl Sessions {
 
     async fn start_container(&self, ask: &Ask, container: &str) -> Tried {
         // Who was started between the timeout and the late answer does not know that answer.
-        let said_at = ask.late_outcome().map_or_else(|| asked_at(ask), |(_, at)| at);
-        match self.since(said_at, container).await {
+        let known_at = ask.late_outcome().map_or(asked_at(ask), |(_, at)| at.max(asked_at(ask)));
+        match self.since(known_at, container).await {
             Ok(Since::Started) => Tried::StartedBefore,
             Ok(Since::Runs) => Tried::Running,
             Ok(Since::Stopped) => match self.engine.start(container).await {

@@ -324,10 +324,14 @@ impl AskState {
         true
     }
 
-    /// The same request was made again: its outcome is written again.
+    /// The same request was made again: its outcome is written again. If its process was thought gone, it waits again.
     pub(super) fn replay(&mut self, request_id: &RequestId, cx: &mut Context) -> bool {
         let settled = self.outcome().is_some();
         let Some(index) = self.index_of(request_id) else { return false };
+        if std::mem::take(&mut self.waiters[index].replaced) && !settled {
+            cx.note(Fact::Joined(request_id.clone()));
+            return true;
+        }
         let told = self.waiters[index].response.has_been_published();
         if !(settled || self.waiters[index].is_withdrawn()) || !told {
             return false;

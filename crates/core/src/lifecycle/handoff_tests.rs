@@ -222,8 +222,11 @@ fn a_dead_call_is_replaced_by_a_later_one_and_by_no_earlier_one() {
     assert_eq!(ask.waiters.iter().map(|waiter| waiter.replaced).collect::<Vec<_>>(), [true, false, false]);
     let step = next(ask.clone(), answer(), at(5));
     assert!(step.effects.contains(&DeliveryEffect::Write.of(request_id(0))));
-    let withdrawn = then(ask, WaiterEvent::Withdrawn.of(request_id(1)), at(5));
+    let withdraw = || WaiterEvent::Withdrawn.of(request_id(1));
+    let withdrawn = then(ask.clone(), withdraw(), at(5));
     assert_eq!(withdrawn.outcome(), Some(&Outcome::Withdrawn), "nobody is left");
+    let back = then(then(ask, Event::Requested(Relation::Replays(request_id(0))), at(5)), withdraw(), at(6));
+    assert_eq!(back.outcome(), None, "it waits again");
 }
 
 #[test]
@@ -253,8 +256,9 @@ fn calls_that_nobody_waits_for_any_more_make_room() {
     ask = then(ask, WaiterEvent::Died.of(gone.clone()), at(6));
     let step = next(ask, DeliveryEvent::TakenBack { taken: false }.of(gone.clone()), at(6));
     assert!(step.effects.contains(&Effect::FollowUp(FollowUpEffect::Tidy)), "its file would stay: {:?}", step.effects);
-    let ask = then(step.ask, again, at(7));
-    assert!(ask.waiter(&gone).is_none() && ask.waiters.len() == MAX_WAITERS);
+    let step = next(step.ask, again, at(7));
+    assert!(step.ask.waiter(&gone).is_none() && step.ask.waiters.len() == MAX_WAITERS);
+    assert!(step.effects.contains(&DeliveryEffect::TakeBack.of(gone)), "the record knows its file no more");
 }
 
 fn tried(what: Tried) -> Event {

@@ -135,7 +135,7 @@ pub struct Waiter {
     /// How it reaches askd.
     #[serde(default, skip_serializing_if = "Carrier::is_file")]
     pub carrier: Carrier,
-    /// Its process was gone while a later call waited. It is told the outcome all the same, in case that was a mistake.
+    /// Its process was gone while a later call waited. It is told the outcome all the same, and waits again once it is heard of.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replaced: bool,
 }

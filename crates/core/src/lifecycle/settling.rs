@@ -2,7 +2,8 @@
 //! Section 6, items 4 and 5 of the specification.
 
 use super::{
-    Card, Carrier, Context, Delivery, Effect, Fact, FollowUp, Outcome, Source, Stage, Told, Waiter, Widget, WidgetState,
+    Card, Carrier, Context, Delivery, DeliveryEffect, Effect, Fact, FollowUp, Outcome, Source, Stage, Told, Waiter,
+    Widget, WidgetState,
 };
 use crate::{AskState, Given, Person, Refusal, Reply, RequestId, Time, Via, wording};
 use serde::{Deserialize, Serialize};
@@ -82,7 +83,11 @@ impl AskState {
         if self.waiters.len() >= MAX_WAITERS
             && let Some(gone) = self.waiters.iter().skip(1).position(Waiter::may_go)
         {
-            self.waiters.remove(gone + 1);
+            let gone = self.waiters.remove(gone + 1);
+            if gone.response.is_taken_back() {
+                // Its file is still there: the record does not know it any more.
+                cx.act(DeliveryEffect::TakeBack.of(gone.request_id));
+            }
         }
         self.waiters.push(waiter);
         self.identify(self.waiters.len() - 1, cx);

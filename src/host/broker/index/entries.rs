@@ -157,6 +157,11 @@ impl Entries {
         self.slot(id).map(|slot| &self[slot])
     }
 
+    /// The entry of a slot, if an ask is there.
+    pub(super) fn at(&self, slot: Slot) -> Option<&Entry> {
+        self.slots.get(slot as usize)?.as_ref()
+    }
+
     /// Takes in an ask that is not there.
     pub(super) fn add(&mut self, entry: Entry) -> Slot {
         let slot = self.free.pop().unwrap_or_else(|| {

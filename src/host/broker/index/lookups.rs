@@ -20,7 +20,9 @@ impl Entry {
 impl Index {
     /// The newest ask with that name that `fits`.
     fn find(&self, by: By, name: u64, fits: impl Fn(&Entry) -> bool) -> Option<&Entry> {
-        let named = self.names[by as usize].of(name).map(|slot| &self.entries[slot]).filter(|entry| fits(entry));
+        // A call that made room for another one in another daemon may have left its name behind.
+        let named =
+            self.names[by as usize].of(name).filter_map(|slot| self.entries.at(slot)).filter(|entry| fits(entry));
         named.max_by_key(|entry| (entry.created, entry.id()))
     }
 

@@ -350,6 +350,13 @@ impl Index {
         self.entries.iter().filter(|entry| entry.group == number && !entry.is_done()).map(Entry::id).collect()
     }
 
+    /// The asks of a group of which something is not over, or of which something lies in its folder.
+    pub(super) fn reaching(&self, group: &Group) -> Vec<AskId> {
+        let Some(number) = self.groups.known(group) else { return Vec::new() };
+        let reaches = |entry: &&Entry| !entry.is_done() || self.lying.contains_key(&entry.id());
+        self.entries.iter().filter(|entry| entry.group == number).filter(reaches).map(Entry::id).collect()
+    }
+
     /// The settled asks of these groups of which something is not over.
     pub(super) fn unfinished_outcomes_of(&self, groups: &HashSet<&Group>) -> Vec<AskId> {
         let numbers: HashSet<_> = groups.iter().filter_map(|group| self.groups.known(group)).collect();

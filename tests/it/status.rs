@@ -169,6 +169,37 @@ async fn a_card_whose_closing_is_refused_is_named_until_it_is_closed() {
     world.passes(SOON, "all to be well", || (status(&world)["stuck_cards"] == json!([])).then_some(())).await;
 }
 
+/// A channel that stays archived: askd tries for a day, says so for a week, and leaves it at that.
+#[tokio::test]
+async fn a_card_in_a_channel_that_stays_archived_is_given_up_after_a_day_and_named_for_a_week() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let world = in_slack(Mode::Http).start().await;
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    let card = world.card(CHANNEL).await;
+    world.slack.faults().next("chat.update", FaultKind::Error("is_archived".into()), 1000);
+    world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
+    world.response("r1").await;
+    let stuck = || status(&world)["stuck_cards"].clone();
+    let tries = || world.slack.calls().iter().filter(|call| call.method == "chat.update").count();
+    world.passes(SOON, "the first try", || (tries() == 1).then_some(())).await;
+    world.later(HOUR * 23);
+    world.passes(SOON, "another try", || (tries() > 1).then_some(())).await;
+    assert_eq!(stuck()[0]["why"], Value::Null, "it may be unarchived");
+    world.later(HOUR * 2);
+    let why = world.passes(SOON, "the reason", || stuck()[0]["why"].as_str().map(str::to_owned)).await;
+    assert!(why.contains("unarchive it"), "{why}");
+    let fix =
+        status(&world)["problems"].as_array().unwrap().iter().find(|it| it["kind"] == "card").unwrap()["fix"].clone();
+    assert_eq!(fix, "delete the message there");
+    let so_far = tries();
+    world.later(HOUR * 24 * 6);
+    assert_eq!(stuck().as_array().unwrap().len(), 1);
+    world.later(HOUR * 24 * 2);
+    world.passes(SOON, "it to be left", || (stuck() == json!([])).then_some(())).await;
+    // What became of the answer meanwhile, which nobody has collected, is told once.
+    assert!(tries() <= so_far + 2, "{so_far}, then {}", tries());
+}
+
 #[test]
 fn a_reload_that_brings_routes_of_a_channel_that_does_not_run_is_named() {
     let world = World::empty().with_binary().config("[groups.a]\n").started();

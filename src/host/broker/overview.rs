@@ -14,6 +14,8 @@ use std::time::Duration;
 const MOST_NAMED: usize = 100;
 /// How many cards that can never be closed are remembered.
 const MOST_GIVEN_UP: usize = 100;
+/// How long they are named.
+const GIVEN_UP_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 /// A card that is not closed this long after its question is stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(60);
 
@@ -54,6 +56,13 @@ pub struct StuckCard {
     pub why: Option<String>,
 }
 
+impl StuckCard {
+    /// Whether it is the same card.
+    fn is(&self, other: &Self) -> bool {
+        self.ask.id == other.ask.id && self.channel == other.channel && self.chat == other.chat
+    }
+}
+
 impl Broker {
     /// What holds the records, in words for a person.
     pub fn place(&self) -> &'static str {
@@ -85,23 +94,31 @@ impl Broker {
         let uncollected = newest.filter_map(|(at, id)| Some((read(id)?, *at))).collect();
         let late = self.clock().now() - STUCK_AFTER;
         let unfinished = unfinished.iter().filter(|(at, _)| *at < late).take(10 * MOST_NAMED);
-        let mut stuck: Vec<StuckCard> = self.0.given_up.lock().iter().cloned().collect();
+        let named = self.clock().now() - GIVEN_UP_FOR;
+        let mut stuck: Vec<StuckCard> =
+            self.0.given_up.lock().iter().filter(|card| card.since > named).cloned().collect();
+        let given_up = stuck.clone();
         for (at, id) in unfinished {
             if let Some(ask) = read(id) {
-                stuck.extend(still_open(&ask, *at));
+                // One that was given up is tried once more whenever it would say something else.
+                let is_new = |card: &StuckCard| !given_up.iter().any(|known| known.is(card));
+                stuck.extend(still_open(&ask, *at).filter(is_new));
             }
         }
         stuck.truncate(MOST_NAMED);
         Overview { groups, uncollected, stuck }
     }
 
-    /// Remembers a card that can never be closed.
+    /// Remembers a card that can never be closed, once.
     pub(super) fn give_up(&self, ask: &Arc<Ask>, route: usize, why: String) {
         let Some(place) = ask.route(route).filter(|_| ask.is_over()) else { return };
         let (channel, chat, since) = (place.channel, place.chat.clone(), self.clock().now());
+        let card = StuckCard { ask: Arc::clone(ask), channel, chat, since, why: Some(why) };
         let mut given_up = self.0.given_up.lock();
-        given_up.truncate(MOST_GIVEN_UP - 1);
-        given_up.push_front(StuckCard { ask: Arc::clone(ask), channel, chat, since, why: Some(why) });
+        if !given_up.iter().any(|known| known.is(&card)) {
+            given_up.truncate(MOST_GIVEN_UP - 1);
+            given_up.push_front(card);
+        }
     }
 }
 

@@ -22,6 +22,8 @@ const HISTORY_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Durati
 const HISTORY_TIMEOUT: Duration = Duration::from_secs(55);
 /// The pause before askd tries again to change a card, after a refusal that an operator can mend.
 const MENDING: Duration = Duration::from_secs(300);
+/// How long askd tries to close a card in a channel that is gone for it: archived, deleted, or left by the bot.
+const CLOSES_FOR: Duration = Duration::from_secs(24 * 3600);
 
 #[async_trait]
 impl Channel for Slack {
@@ -239,6 +241,10 @@ impl Slack {
                 }
                 Err(ref error @ CallError::Refused { ref code, .. }) if is_final(code) => {
                     let why = error.explain();
+                    let ended = ask.settled_at().filter(|_| ask.is_over());
+                    if is_gone(code) && ended.is_some_and(|at| self.clock().now().since(at) >= CLOSES_FOR) {
+                        return Updated::Never(why);
+                    }
                     tracing::warn!(ask = %ask.id, chat, why, "Slack refused to change a card; askd keeps trying");
                     return Updated::Later(Some(MENDING));
                 }
@@ -272,8 +278,7 @@ fn not_posted(error: &CallError) -> Posted {
             Posted::NotPosted { retry_after_millis: None, trouble: Trouble::NoConnection }
         }
         CallError::Refused { code, .. } if is_final(code) => {
-            let gone = matches!(code.as_str(), "channel_not_found" | "is_archived" | "is_inactive");
-            let trouble = if gone { Trouble::ChatNotFound } else { Trouble::Refused };
+            let trouble = if is_gone(code) { Trouble::ChatNotFound } else { Trouble::Refused };
             Posted::Never { trouble, why: error.explain() }
         }
         CallError::Refused { code, .. } => {
@@ -285,6 +290,11 @@ fn not_posted(error: &CallError) -> Posted {
             Posted::Unknown(None)
         }
     }
+}
+
+/// Whether the channel is not there for the bot.
+fn is_gone(code: &str) -> bool {
+    matches!(code, "channel_not_found" | "is_archived" | "is_inactive")
 }
 
 /// Whether Slack refuses to change this message whatever an operator does about the app, the channel and the workspace.

@@ -40,7 +40,11 @@ impl Files {
         }
         refuse_newer(path, &root, groups::GROUPS, groups::VERSION)?;
         refuse_newer(path, &root, CHANNELS, CHANNELS_FORMAT)?;
-        check_format(path, &root)?;
+        if check_format(path, &root)?.is_none_or(|found| found < record::VERSION) {
+            // Records are read while the daemon works already. One that a newer askd wrote stops the start before that. Where this
+            // version has written, no newer one has: it would have noted that.
+            refuse_newer_records(path, &root)?;
+        }
         let boot = Boot::begin(&root, after_loss)?;
         let journal = root.ensure(JOURNAL, Access::PRIVATE).and_then(|folder| Journal::open(folder, &boot.id));
         let (journal, entries) = journal.map_err(at("cannot use the journal of"))?;
@@ -106,6 +110,21 @@ fn refuse_newer(path: &Path, root: &Dir, folder: &str, known: u32) -> Result<(),
         let Ok((bytes, _)) = folder.read_own(&name, MAX_FILE_BYTES) else { continue };
         if let Err(source @ BadRecord::Newer { .. }) = Version::at_most(known, &bytes) {
             return Err(StoreError::Newer { file: path.join(name).display().to_string(), source });
+        }
+    }
+    Ok(())
+}
+
+/// The same for the records of asks.
+fn refuse_newer_records(path: &Path, root: &Dir) -> Result<(), StoreError> {
+    for kind in [PENDING, SETTLED] {
+        let groups = root.sub(kind).and_then(|folder| folder.names());
+        for group in groups.map_err(io_error(format!("cannot read {}", path.join(kind).display())))? {
+            match refuse_newer(path, root, &format!("{kind}/{group}"), record::VERSION) {
+                // What cannot be read is judged when it is read.
+                Ok(()) | Err(StoreError::Io { .. }) => {}
+                newer => return newer,
+            }
         }
     }
     Ok(())

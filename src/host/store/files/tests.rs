@@ -534,6 +534,11 @@ fn one_damaged_file_stops_nothing_and_a_newer_one_stops_the_start() {
     assert_eq!(scan(&store).unwrap().1.len(), 0, "reported once");
     put("00000000000000000000000000000004.json", "{\"v\":4}");
     assert!(matches!(scan(&store), Err(StoreError::Newer { .. })));
+    drop(store);
+    // Where no version has noted that it wrote here, that is found out before the daemon begins.
+    let state = temp.path().join("state");
+    std::fs::remove_file(state.join("format.json")).unwrap();
+    assert!(matches!(Files::open(&state, false), Err(StoreError::Newer { .. })));
 }
 
 #[test]

@@ -78,6 +78,10 @@ impl Serve {
         let (data_dir, url) = (settings.data_dir.clone(), settings.inbox_url());
         let by_port = settings.http.public_url.is_none();
         let token_file = settings.state_dir().join(crate::host::channel::web::TOKEN_FILE);
+        let token_at = match settings.web.token {
+            Some(_) => "[web] token of the settings".to_owned(),
+            None => token_file.display().to_string(),
+        };
         let stop = super::stop_on_signals()?;
         drop(held);
         if settings.postgres.url.is_some() {
@@ -103,7 +107,7 @@ impl Serve {
             let way = if std::io::stdout().is_terminal() {
                 format!("#token={}", token.expose_secret())
             } else {
-                format!(" (token in {})", token_file.display())
+                format!(" (token in {token_at})")
             };
             if let Err(error) = say(&format!("Inbox: {url}/{way}")) {
                 tracing::warn!(%error, "cannot say where the inbox is");

@@ -175,6 +175,27 @@ fn what_does_not_fit_changes_nothing_and_says_why() {
     assert_eq!(world.store(), before, "byte for byte");
     assert_eq!(world.answer(&ask, &json!({"Which?": "B", "r1_1": "no"})).0, 200);
     assert_eq!(agent.wait("r1")["result"]["answers"], json!({"Which?": "b", "Sure?": "No"}));
+    // Who gave no answer is not told that it was not used.
+    for (call, told) in
+        [("dismiss", "Already answered"), ("cancel", "Already answered"), ("answer", "Your answer was not used.")]
+    {
+        let body = json!({"answers": {"Which?": "a", "Sure?": "yes"}});
+        let path = format!("/asks/{}/{call}", ask["id"].as_str().unwrap());
+        let (status, problem) = world.call("POST", &path, (call == "answer").then_some(&body));
+        let detail = problem["detail"].as_str().unwrap();
+        assert_eq!((status, detail.contains("Your answer was not used.")), (409, call == "answer"), "{problem}");
+        assert!(detail.contains(told), "{problem}");
+    }
+}
+
+#[test]
+fn one_answer_in_words_is_enough_beside_the_options() {
+    let world = World::new();
+    let agent = world.group("g");
+    agent.ask("r1", &json!({"questions": [{"question": "Tags?", "options": ["a", "b"], "multiple": true}]}));
+    let (status, problem) = world.answer(&world.one_open(), &json!({"Tags?": ["a", "z", "y"]}));
+    let told = "\"Tags?\" takes one answer of your own beside its options.";
+    assert!(status == 422 && problem["detail"].as_str().unwrap().contains(told), "{status} {problem}");
 }
 
 /// How often two people answer at the same moment, in fifties: `ASKD_RIVALS` asks for more (the gate is 1,000).

@@ -38,8 +38,16 @@ fn what_was_answered_is_exported_and_formulas_are_text() {
     let asks: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(asks.len(), 2);
     assert_eq!(asks[1], world.details(id));
-    for wrong in ["", "format=xml", "format=csv&state=shut"] {
-        assert_eq!(export(wrong).0, 400, "{wrong}");
+    for (wrong, why) in [
+        ("", "format has to be"),
+        ("format=xml", "format has to be"),
+        ("format=csv&state=shut", "state="),
+        ("format=csv&format=csv", "format is given twice."),
+        ("format=csv&limit=1", "An export takes no limit: it holds all that fits."),
+        ("format=jsonl&after=x", "An export takes no after"),
+    ] {
+        let (status, problem) = export(wrong);
+        assert!(status == 400 && problem.contains(why), "{wrong}: {status} {problem}");
     }
 }
 

@@ -210,6 +210,12 @@ impl Questions {
             distinct(&mut ids, question.id.clone(), format!("{field}.id"))?;
             questions.push(question);
         }
+        // An answer names its question by id or by text.
+        let names_another = |question: &Question| question.id != question.text && texts.contains_key(&question.id);
+        if let Some(index) = questions.iter().position(names_another) {
+            let why = "it is the text of another question; use another id".to_owned();
+            return Err(Rejection::Wrong { field: format!("questions[{index}].id"), why });
+        }
         Ok(Self(questions))
     }
 
@@ -225,10 +231,11 @@ impl Questions {
         (!kept.is_empty()).then_some(Self(kept))
     }
 
-    /// The question of that id, else of that text.
+    /// The question of that id or that text; none if these are two, as they can be in records of earlier versions.
     pub fn find(&self, id_or_text: &str) -> Option<usize> {
-        let by_id = self.0.iter().position(|question| question.id == id_or_text);
-        by_id.or_else(|| self.0.iter().position(|question| question.text == id_or_text))
+        let named = |question: &Question| question.id == id_or_text || question.text == id_or_text;
+        let mut found = self.0.iter().enumerate().filter(|(_, question)| named(question)).map(|(index, _)| index);
+        found.next().filter(|_| found.next().is_none())
     }
 }
 
@@ -431,6 +438,20 @@ mod tests {
             Err(Rejection::Duplicate { field: "questions[1].question".into(), first: "questions[0].question".into() })
         );
         assert_eq!(Questions::new("r", vec![]), Err(Rejection::NoQuestions));
+    }
+
+    #[test]
+    fn an_answer_never_goes_to_another_question_than_it_names() {
+        let named = |text: &str, id: &str| Draft { id: Some(id.to_owned()), ..draft(text, &[]) };
+        let Err(Rejection::Wrong { field, .. }) = Questions::new("r", vec![named("B", "C"), named("A", "B")]) else {
+            panic!("the id of one is the text of another")
+        };
+        assert_eq!(field, "questions[1].id");
+        assert!(Questions::new("r", vec![named("A", "A"), named("B", "C")]).is_ok(), "its own text");
+        // As an earlier version has stored it.
+        let mut earlier = Questions::new("r", vec![named("A", "x"), named("B", "C")]).unwrap();
+        earlier.0[0].id = "B".to_owned();
+        assert_eq!(["A", "B", "C"].map(|name| earlier.find(name)), [Some(0), None, Some(1)]);
     }
 
     #[test]

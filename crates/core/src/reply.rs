@@ -158,6 +158,11 @@ pub enum Refusal {
         /// The question's text.
         question: String,
     },
+    /// Several answers in words where one is wanted.
+    OnlyOneText {
+        /// The question's text.
+        question: String,
+    },
     /// A choice and a text where only one of them is taken.
     ChoiceOrText {
         /// The question's text.
@@ -193,7 +198,7 @@ impl Refusal {
             Self::NoSuchQuestion { .. } => "no_such_question",
             Self::NotOffered { .. } => "not_offered",
             Self::NoText { .. } => "no_text",
-            Self::OnlyOne { .. } => "only_one",
+            Self::OnlyOne { .. } | Self::OnlyOneText { .. } => "only_one",
             Self::ChoiceOrText { .. } => "choice_or_text",
             Self::Unreadable { .. } => "unreadable",
             Self::TooLong { .. } => "too_long",
@@ -243,7 +248,7 @@ impl Question {
                 return Err(self.not_offered(value));
             } else if given.text.replace(value.clone()).is_some() {
                 return Err(if self.kind == Kind::MultiSelect {
-                    self.not_offered(value)
+                    Refusal::OnlyOneText { question: self.text.clone() }
                 } else {
                     Refusal::OnlyOne { question: self.text.clone() }
                 });
@@ -362,7 +367,7 @@ mod tests {
         assert_eq!(understood("select", &["React", "Svelte"]).unwrap_err().code(), "choice_or_text");
         assert_eq!(understood("select", &["", "  "]).unwrap_err().code(), "missing");
         assert_eq!(understood("text", &["a", "b"]).unwrap_err().code(), "only_one");
-        assert_eq!(understood("multi-select", &["Solid", "Svelte"]).unwrap_err().code(), "not_offered");
+        assert_eq!(understood("multi-select", &["Solid", "Svelte"]).unwrap_err().code(), "only_one");
         assert_eq!(understood("text", &[&"x".repeat(3001)]).unwrap_err().code(), "too_long");
         let stray = Given { picks: vec![2], text: None };
         assert_eq!(questions(&[("select", true)]).answer(&[(0, stray)]).unwrap_err().code(), "not_offered");

@@ -123,17 +123,22 @@ fn who_and_where(by: &Person) -> String {
     format!("{who} {}", by.via.place())
 }
 
-/// How an ask ended, told to a person who came too late.
+/// How an ask ended, told to a person whose answer came too late.
 pub fn already(outcome: &Outcome, questions: &Questions) -> String {
+    let ended = ended(outcome, questions);
+    if matches!(outcome, Outcome::Answered { .. } | Outcome::Dismissed { .. }) {
+        return format!("{ended} Your answer was not used.");
+    }
+    ended
+}
+
+/// The same for a person who gave no answer.
+fn ended(outcome: &Outcome, questions: &Questions) -> String {
     match outcome {
         Outcome::Answered { answers, by } => {
-            format!(
-                "Already answered \"{}\" by {}. Your answer was not used.",
-                told(answers, questions),
-                who_and_where(by)
-            )
+            format!("Already answered \"{}\" by {}.", told(answers, questions), who_and_where(by))
         }
-        Outcome::Dismissed { by } => format!("Already dismissed by {}. Your answer was not used.", who_and_where(by)),
+        Outcome::Dismissed { by } => format!("Already dismissed by {}.", who_and_where(by)),
         Outcome::Withdrawn => "This question was withdrawn.".to_owned(),
         Outcome::TimedOut => TIMED_OUT_ALREADY.to_owned(),
         Outcome::Undelivered { .. } => "This question could not be shown in time; the agent knows.".to_owned(),
@@ -163,7 +168,8 @@ pub fn said(questions: &Questions, given: &[(usize, Given)]) -> String {
 pub fn refusal(refusal: &Refusal) -> String {
     match refusal {
         Refusal::Settled { outcome, said: Some(said), .. } if **outcome == Outcome::TimedOut => too_late(said),
-        Refusal::Settled { outcome, questions, .. } => already(outcome, questions),
+        Refusal::Settled { outcome, questions, said: Some(_), .. } => already(outcome, questions),
+        Refusal::Settled { outcome, questions, said: None, .. } => ended(outcome, questions),
         Refusal::FromBefore => FROM_BEFORE.to_owned(),
         Refusal::NotResponder { id } => {
             format!("You're not on the list for this question. To be added, send your admin this id: {id}.")
@@ -183,6 +189,7 @@ pub fn refusal(refusal: &Refusal) -> String {
             format!("The answer to {question:?} must be a text or a list of texts.")
         }
         Refusal::OnlyOne { question } => format!("{question:?} takes one answer."),
+        Refusal::OnlyOneText { question } => format!("{question:?} takes one answer of your own beside its options."),
         Refusal::ChoiceOrText { question } => {
             format!("{question:?} takes a choice or your own answer, not both.")
         }

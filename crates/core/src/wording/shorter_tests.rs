@@ -169,7 +169,7 @@ fn on_whatsapp() -> Vec<(String, String)> {
         ),
         (
             "More than one question is open here. Quote this message, or begin your reply with k7, like: k7 2".to_owned(),
-            with_code("k7"),
+            with_code("k7", &free[0]),
         ),
         (
             "You can answer until 22:30 UTC (about 30 minutes from now).".to_owned(),

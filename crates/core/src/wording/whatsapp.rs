@@ -66,8 +66,9 @@ pub fn asked_by(group: &str) -> String {
 }
 
 /// How one of several open asks is meant.
-pub fn with_code(code: &str) -> String {
-    format!("Several questions are open. Swipe this one to reply, or start with {code}: \"{code} 2\".")
+pub fn with_code(code: &str, question: &Question) -> String {
+    let answer = if question.choices.is_empty() { "your answer" } else { "2" };
+    format!("Several questions are open. Swipe this one to reply, or start with {code}: \"{code} {answer}\".")
 }
 
 /// On the button that opens the list of options.

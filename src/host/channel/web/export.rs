@@ -45,6 +45,12 @@ pub(super) async fn export(
         Some("csv") => CSV,
         _ => return Err(wrong("format has to be jsonl or csv.".to_owned())),
     };
+    if parameters.iter().any(|(name, _)| name == "format") {
+        return Err(wrong("format is given twice.".to_owned()));
+    }
+    if let Some((name, _)) = parameters.iter().find(|(name, _)| ["limit", "after"].contains(&name.as_str())) {
+        return Err(wrong(format!("An export takes no {name}: it holds all that fits.")));
+    }
     let Listing { filter, .. } = Listing::of(&parameters, &caller).map_err(wrong)?;
     if !inbox.broker.is_loaded() {
         return Err(Problem::loading());

@@ -93,7 +93,7 @@ impl Problem {
     }
 
     pub(super) fn no_token() -> Self {
-        let detail = "The inbox token is missing or wrong. It is in state/web_token of the data folder; \
+        let detail = "The inbox token is missing or wrong. `askd link` on askd's host prints the link with it; \
                       send it as: Authorization: Bearer <token>";
         Self::new(StatusCode::UNAUTHORIZED, "No access", detail)
     }

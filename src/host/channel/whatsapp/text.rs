@@ -58,7 +58,7 @@ pub(super) fn question(content: &Content, index: usize, how: How<'_>) -> Vec<Str
     });
     let mut tail: Vec<String> = options.collect();
     tail.extend([String::new(), wording::how_to_reply(question)]);
-    tail.extend(how.code.map(wording::with_code));
+    tail.extend(how.code.map(|code| wording::with_code(code, question)));
     if let Some(until) = how.until {
         tail.extend([String::new(), until.to_owned()]);
     }

@@ -161,8 +161,16 @@ async fn message(
     let caller = caller.in_session(session.as_deref().or(task.as_ref().map(RequestId::as_str)));
     let mcp_session = text(&headers, &MCP_SESSION).map(str::to_owned);
     if let Some(session) = &session {
+        let (agents, group) = (&mcp.agents, &caller.holder.group);
+        if agents.broker.leases().renew(group, session) {
+            let (of, group, session) = (mcp.clone(), group.clone(), session.clone());
+            let is_known = agents.broker.has_loaded(&group);
+            let adopting = async move { of.adopt(&group, &session).await };
+            // No message waits until the stored questions are read.
+            if is_known { adopting.await } else { agents.ctx.spawn(adopting) }
+        }
         let (method, mcp_session) = (method.as_deref(), mcp_session.as_deref());
-        mcp.heard(&caller, session, Message { method, mcp_session, cancelled: params.request_id.as_ref() }).await;
+        mcp.heard(&caller, Message { method, mcp_session, cancelled: params.request_id.as_ref() }).await;
     }
     let mut request = Request::new(Body::from(body));
     (*request.method_mut(), *request.headers_mut()) = (Method::POST, headers);
@@ -202,7 +210,8 @@ async fn end(State(mcp): State<Mcp>, Extension(caller): Extension<Caller>, heade
             }
             let caller = caller.in_session(Some(&session));
             let mcp_session = text(&headers, &MCP_SESSION);
-            mcp.heard(&caller, &session, Message { mcp_session, ..Message::default() }).await;
+            mcp.heard(&caller, Message { mcp_session, ..Message::default() }).await;
+            mcp.adopt(&caller.holder.group, &session).await;
             mcp.agents.broker.leases().end(&caller.holder.group, &session);
             StatusCode::NO_CONTENT.into_response()
         }
@@ -229,10 +238,7 @@ impl Mcp {
     }
 
     /// A message of this session has come: its client has what it shows that it has read, unless it drops that very call.
-    async fn heard(&self, caller: &Caller, session: &str, message: Message<'_>) {
-        if self.agents.broker.leases().renew(&caller.holder.group, session) {
-            self.adopt(&caller.holder.group, session).await;
-        }
+    async fn heard(&self, caller: &Caller, message: Message<'_>) {
         let of = caller.key();
         if let Some(call) = message.cancelled.filter(|_| !crate::sabotage::on("cancelledtaken")) {
             self.sessions.cancel(&of, call);

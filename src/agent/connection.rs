@@ -65,7 +65,7 @@ impl Connection {
             builder = builder.tls_certs_only(authorities);
         }
         let http = builder.build().map_err(|error| unfit(format!("ASKD_URL={url}: {error}")))?;
-        let (url, token) = (url.trim_end_matches('/').to_owned(), token.trim().to_owned());
+        let (url, token) = (base(url).to_owned(), token.trim().to_owned());
         let (process, tasks, news) = (random::unique(), TaskTracker::new(), Notify::new());
         Ok(Self { url, token, process, http, clock, tasks, news })
     }
@@ -176,6 +176,13 @@ impl Connection {
     }
 }
 
+/// An address without the path that each call adds, which stands in the addresses for MCP and for curl.
+fn base(url: &str) -> &str {
+    let url = url.trim_end_matches('/');
+    let url = url.strip_suffix("/mcp").filter(|url| url.ends_with("/agent/v1")).unwrap_or(url);
+    url.strip_suffix("/agent/v1").unwrap_or(url)
+}
+
 /// Whether a reply says only that now is not the time. A proxy whose daemon is away answers 502 or 504, or by a page of its
 /// own: what askd refuses is a problem in JSON.
 fn is_for_now(reply: &Response) -> bool {
@@ -233,6 +240,14 @@ pub(super) mod tests {
         // Once for the process: another test may have been first.
         drop(rustls::crypto::ring::default_provider().install_default());
         (name == "ASKD_TOKEN").then(|| "askd_1_2".to_owned())
+    }
+
+    #[test]
+    fn the_path_of_the_calls_can_stand_in_the_address() {
+        for url in ["https://h", "https://h/", "https://h/agent/v1", "https://h/agent/v1/", "https://h/agent/v1/mcp"] {
+            assert_eq!(base(url), "https://h", "{url}");
+        }
+        assert_eq!((base("https://h/askd/"), base("https://h/mcp")), ("https://h/askd", "https://h/mcp"));
     }
 
     #[test]

@@ -234,6 +234,8 @@ fn each_error_is_a_problem_in_json() {
         (&agent, "POST", "/briefings/%ff/taken", "", 400),
         (&agent, "DELETE", "/briefings/nothing/taken", "", 400),
         (&agent, "GET", "/nothing", "", 404),
+        (&agent, "GET", "/", "", 404),
+        (&agent, "GET", "/../..", "", 404),
         (&agent, "POST", "/mcp", &large, 413),
         (&agent, "GET", "/mcp", "", 405),
     ] {

@@ -21,7 +21,7 @@ use crate::ipc::MAX_REQUEST_BYTES;
 use askd_core::{AskId, Group};
 use axum::Router;
 use axum::body::to_bytes;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, OriginalUri};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
@@ -65,9 +65,7 @@ impl Agents {
             .route("/briefings/{ask_id}/taken", post(briefings::taken).delete(briefings::put_back))
             .route("/events", get(events::events))
             .merge(mcp::route(&self))
-            .fallback(|| async {
-                Problem::new(StatusCode::NOT_FOUND, "No such call", "docs/remote.md lists the calls.")
-            })
+            .fallback(no_such_call)
             .method_not_allowed_fallback(|| async {
                 let detail = "This call does not take that method; docs/remote.md lists the calls.";
                 Problem::new(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed", detail)
@@ -76,8 +74,13 @@ impl Agents {
             .layer(DefaultBodyLimit::max(MAX_REQUEST_BYTES))
             .layer(middleware::from_fn_with_state(self.clone(), door::holders_only))
             .with_state(self);
-        Router::new().nest("/agent/v1", calls)
+        Router::new().nest("/agent/v1", calls).fallback(no_such_call)
     }
+}
+
+async fn no_such_call(OriginalUri(uri): OriginalUri) -> Problem {
+    let detail = format!("There is no call {:?}; docs/remote.md lists the calls.", uri.path());
+    Problem::new(StatusCode::NOT_FOUND, "No such call", detail)
 }
 
 /// The longest reason that is repeated, in bytes.

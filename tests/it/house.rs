@@ -191,3 +191,16 @@ fn what_the_core_makes_public_is_used() {
 fn tests_only(text: &str) -> bool {
     text.contains("use proptest::prelude")
 }
+
+/// One that has another name by now would be played where it cannot be.
+#[test]
+fn the_stories_that_look_into_files_have_these_names() {
+    let list = fs::read_to_string(root().join("tests/postgres/look_into_files")).unwrap();
+    let is_there = |name: &&str| {
+        let (module, story) = name.split_once("::").unwrap();
+        let text = fs::read_to_string(root().join(format!("tests/it/{module}.rs"))).unwrap_or_default();
+        text.contains(&format!("fn {}()", story.rsplit("::").next().unwrap()))
+    };
+    let gone: Vec<&str> = list.lines().filter(|name| !is_there(name)).collect();
+    assert_eq!(gone, Vec::<&str>::new());
+}

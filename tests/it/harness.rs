@@ -600,7 +600,7 @@ impl World {
                 "select replace(id::text, '-', '') || '.json ' || record from (
                      select id, group_name, settled, record from askd.asks
                      union all select id, group_name, true, record from askd.settled
-                 ) as kept where settled = {settled} and group_name = '{group}'"
+                 ) as kept where settled = {settled} and group_name in ('{group}', '{group}@here')"
             );
             let rows = database.query(&rows);
             return rows

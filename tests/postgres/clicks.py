@@ -193,7 +193,8 @@ def keep(first, last):
             'waiters', jsonb_set(jsonb_set(record -> 'waiters', '{{0,request_id}}', to_jsonb(request)),
                                  '{{0,digest}}', to_jsonb(encode(sha256(request::bytea), 'hex'))),
             'questions', jsonb_set(record -> 'questions', '{{0,question}}', to_jsonb('Deploy ' || request || '?')))
-        from (select revision, record from askd.asks where settled limit 1) as real, lateral (
+        from (select revision, record from askd.asks
+              where settled and record #>> '{{waiters,0,response}}' = 'taken' limit 1) as real, lateral (
             select gen_random_uuid() as which, 'g' || {GROUPS} + n / {KEPT} as of_group, 'k' || to_hex(n) as code, 'kept-' || n as request
             from generate_series({first}, {last - 1}) as n) as new;
         analyze askd.asks;

@@ -91,7 +91,7 @@ impl AskCommand {
         if output_was_closed() {
             return Err(Exit::new(
                 FAILED,
-                "standard output is closed, so the answer could not be told; nothing was asked",
+                "standard output is closed, so askd could not print an answer; nothing was asked",
             ));
         }
         super::small_runtime()?.block_on(async {

@@ -32,15 +32,15 @@ pub(super) struct Where {
     /// The daemon's address, for example <http://127.0.0.1:8484>.
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// The inbox token; prefer `ASKD_TOKEN`: other users can see command lines. The token of an agent, which that
-    /// variable can hold as well, does not open the inbox.
+    /// The inbox token; prefer `ASKD_TOKEN`: other users can see command lines. An agent's token does not open the inbox:
+    /// it is refused here, and ignored in `ASKD_TOKEN`.
     #[arg(long, value_name = "TOKEN", value_parser = of_the_inbox)]
     token: Option<String>,
 }
 
 /// A token that is not an agent's.
 fn of_the_inbox(token: &str) -> Result<String, &'static str> {
-    let mend = "this is the token of an agent, which does not open the inbox; `askd link` prints the inbox token";
+    let mend = "this is an agent's token, and it does not open the inbox; the link that `askd link` prints contains the inbox token";
     if is_an_agents(token) { Err(mend) } else { Ok(token.to_owned()) }
 }
 
@@ -213,8 +213,8 @@ pub(super) enum Asks {
     Cancel(One),
     /// Unblock a question by resetting its attempt count.
     ///
-    /// Does the same as Allow again on the card of a question that was asked too often. Takes any question that the agent
-    /// has asked: one that is not blocked can be asked as often again as a new one.
+    /// Does the same as Allow again on the card of a blocked question. It also works on a question that is not blocked: the
+    /// agent can then ask it as many times as a new one.
     #[command(after_help = "Example:\n  askd reset 3f2a")]
     Reset(One),
     /// Exit with code 0 if the daemon is healthy.

@@ -79,7 +79,7 @@ impl Serve {
         let by_port = settings.http.public_url.is_none();
         let token_file = settings.state_dir().join(crate::host::channel::web::TOKEN_FILE);
         let token_at = match settings.web.token {
-            Some(_) => "[web] token of the settings".to_owned(),
+            Some(_) => "the settings: [web] token".to_owned(),
             None => token_file.display().to_string(),
         };
         let stop = super::stop_on_signals()?;

@@ -76,11 +76,12 @@ pub(super) fn publish(folders: &Folders, ask: &Ask, request_id: &RequestId) -> i
 pub(super) fn status(folders: &Folders, ask: &Ask) -> io::Result<()> {
     let Some(status) = StatusFile::of(ask) else { return Ok(()) };
     let bytes = serde_json::to_vec(&status)?;
+    let several = readers_of_status(ask).nth(1).is_some();
     for waiter in readers_of_status(ask) {
         let dir = folders.ensure(&ask.group, RESPONSES)?;
         let name = status_name(&waiter.request_id);
         // A call that joins is told; all the others know.
-        if says(&dir, &name, &bytes) {
+        if several && says(&dir, &name, &bytes) {
             continue;
         }
         let temporary = folders.temporary();

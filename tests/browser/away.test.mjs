@@ -138,7 +138,7 @@ describe('askd is away', () => {
     const cutOff = (route) => (missing-- > 0 ? route.abort() : route.continue());
     const before = (fresh) => fresh.route('**/list.js', cutOff);
     page = await openPage(browser, { url: daemon.link, before, expected: [/Failed to load resource/] });
-    await page.getByText('This page has not arrived completely. Trying again…').waitFor();
+    await page.getByText('Part of this page did not load. Retrying…').waitFor();
     await card(page, ask).waitFor();
     missing = Infinity;
     await page.reload();

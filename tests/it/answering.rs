@@ -194,7 +194,7 @@ fn one_answer_in_words_is_enough_beside_the_options() {
     let agent = world.group("g");
     agent.ask("r1", &json!({"questions": [{"question": "Tags?", "options": ["a", "b"], "multiple": true}]}));
     let (status, problem) = world.answer(&world.one_open(), &json!({"Tags?": ["a", "z", "y"]}));
-    let told = "\"Tags?\" takes one answer of your own beside its options.";
+    let told = "\"Tags?\" takes only one answer in your own words, besides its options.";
     assert!(status == 422 && problem["detail"].as_str().unwrap().contains(told), "{status} {problem}");
 }
 

@@ -43,8 +43,8 @@ fn what_was_answered_is_exported_and_formulas_are_text() {
         ("format=xml", "format has to be"),
         ("format=csv&state=shut", "state="),
         ("format=csv&format=csv", "format is given twice."),
-        ("format=csv&limit=1", "An export takes no limit: it holds all that fits."),
-        ("format=jsonl&after=x", "An export takes no after"),
+        ("format=csv&limit=1", "Leave out limit: an export contains everything that matches."),
+        ("format=jsonl&after=x", "Leave out after: "),
     ] {
         let (status, problem) = export(wrong);
         assert!(status == 400 && problem.contains(why), "{wrong}: {status} {problem}");

@@ -76,7 +76,7 @@ impl Agents {
         let Some(found) = found else { return unknown() };
         let ask = match self.load(found).await {
             Err(none) if none.is_unknown() && self.broker.of_request(group, &id) == Some(found) => {
-                return unavailable("The question is just being stored. Try again.");
+                return unavailable("askd is still storing the question. Try again.");
             }
             loaded => loaded?,
         };
@@ -167,7 +167,8 @@ enum Now {
 const READ: &str = "It became a briefing, which was read, or with which the agent was started.";
 const KEPT: &str = "It became a briefing, which is kept for the agent's next start: GET /agent/v1/briefings has it.";
 const TAKEN: &str = "Another taker has it.";
-const GAVE_WAY: &str = "Too many calls wait for this question, and this one had been silent for long. Ask again.";
+const GAVE_WAY: &str =
+    "Too many calls wait for this question. askd dropped this one because its agent seemed dead. Ask again.";
 
 impl Now {
     fn of(ask: &Ask, waiter: &Waiter, caller: &Caller, agents: &Agents) -> Self {

@@ -96,7 +96,7 @@ async fn problems_only(response: Response) -> Response {
         return response;
     }
     if status == StatusCode::PAYLOAD_TOO_LARGE {
-        let detail = format!("A request has at most {MAX_REQUEST_BYTES} bytes.");
+        let detail = format!("The request is too large. The limit is {MAX_REQUEST_BYTES} bytes; send a smaller one.");
         return Problem::new(status, "Too large", detail).into_response();
     }
     let why = to_bytes(response.into_body(), LONGEST_REASON).await.unwrap_or_default();

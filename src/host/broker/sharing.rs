@@ -262,7 +262,7 @@ impl Broker {
             Ok(Some(ask)) => ask,
             Ok(None) => return,
             Err(error) => {
-                tracing::error!(ask = %id, %error, "an ask cannot be read, or left to its host; what it asks for is done after a while");
+                tracing::error!(ask = %id, %error, "cannot read a question, or cannot hand its work to its host; retrying");
                 // Another daemon has stored it: what the ask needs cannot be told from what is at hand.
                 let broker = self.clone();
                 self.0.ctx.finish(async move {

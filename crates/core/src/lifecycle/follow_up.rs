@@ -145,7 +145,7 @@ impl FollowUp {
             Tried::Running if goes_on => again(true),
             Tried::Nothing => AgentStart::NotTried,
             Tried::Running => {
-                let why = "it has been running all the time, so that it could not be started".to_owned();
+                let why = "it was running the whole time, so askd could not start it".to_owned();
                 cx.note(Fact::StartFailed { why: why.clone(), last: true });
                 AgentStart::GivenUp { why }
             }

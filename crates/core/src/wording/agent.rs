@@ -45,8 +45,8 @@ pub const MAY_BE_ASKED: &str = "askd does not know whether the question was aske
                                 ask_user_wait with this question_id to find out; asking again could ask twice.";
 
 /// When the same question was asked before, and askd does not know yet whether its answer reaches who asked it.
-pub const NOT_CLEAR_YET: &str = "The same question was asked before, and it is not clear yet who gets its answer. Nothing new \
-                                 was asked. Try again.";
+pub const NOT_CLEAR_YET: &str = "The same question was asked before, and askd does not know yet which call gets its answer. \
+                                 Nothing new was asked. Repeat the call with the same arguments.";
 
 /// When the client goes away while it calls.
 pub const CLIENT_GONE: &str = "the client has closed its end; nothing was asked.";

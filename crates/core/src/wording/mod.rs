@@ -189,7 +189,9 @@ pub fn refusal(refusal: &Refusal) -> String {
             format!("The answer to {question:?} must be a text or a list of texts.")
         }
         Refusal::OnlyOne { question } => format!("{question:?} takes one answer."),
-        Refusal::OnlyOneText { question } => format!("{question:?} takes one answer of your own beside its options."),
+        Refusal::OnlyOneText { question } => {
+            format!("{question:?} takes only one answer in your own words, besides its options.")
+        }
         Refusal::ChoiceOrText { question } => {
             format!("{question:?} takes a choice or your own answer, not both.")
         }

@@ -49,7 +49,7 @@ pub(super) async fn export(
         return Err(wrong("format is given twice.".to_owned()));
     }
     if let Some((name, _)) = parameters.iter().find(|(name, _)| ["limit", "after"].contains(&name.as_str())) {
-        return Err(wrong(format!("An export takes no {name}: it holds all that fits.")));
+        return Err(wrong(format!("Leave out {name}: an export contains everything that matches.")));
     }
     let Listing { filter, .. } = Listing::of(&parameters, &caller).map_err(wrong)?;
     if !inbox.broker.is_loaded() {

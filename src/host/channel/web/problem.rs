@@ -93,8 +93,8 @@ impl Problem {
     }
 
     pub(super) fn no_token() -> Self {
-        let detail = "The inbox token is missing or wrong. `askd link` on askd's host prints the link with it; \
-                      send it as: Authorization: Bearer <token>";
+        let detail = "The inbox token is missing or wrong. `askd link` without --token and `ASKD_TOKEN`, on askd's host, prints a \
+                      link that contains it. Send the token as: Authorization: Bearer <token>";
         Self::new(StatusCode::UNAUTHORIZED, "No access", detail)
     }
 }

@@ -68,7 +68,9 @@ impl Settling {
             match self.pass().await {
                 Ok(()) => {}
                 Err(Failed::Overtaken) => return,
-                Err(error) => tracing::warn!(%error, "cannot move old questions to askd.settled; trying again later"),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot move old questions to askd.settled; retrying in 10 minutes")
+                }
             }
             tokio::select! {
                 () = self.database.clock().sleep(PASS) => {}
@@ -106,7 +108,7 @@ impl Settling {
             });
             let past = self.database.transact_within(LONG, Durable::No, LONG_BRIEFLY, past).await?;
             let Some(past) = past else { break };
-            tracing::info!("all questions of askd.{past} are forgotten: dropped it");
+            tracing::info!("dropped the table askd.{past}: all its questions were forgotten");
         }
         loop {
             let marks: Work<i64> = Arc::new(|connection| {

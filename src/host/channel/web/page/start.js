@@ -32,7 +32,7 @@ import('./inbox.js').then(() => tried(0), async () => {
     say('This page could not be loaded. Please reload it.');
     return;
   }
-  say('This page has not arrived completely. Trying again…');
+  say('Part of this page did not load. Retrying…');
   while (!(await isThere()));
   tried(tried() + 1);
   window.location.reload();

@@ -131,7 +131,7 @@ const HAPPENED = {
   asked: 'asked',
   joined: 'another call waits for it',
   call_withdrawn: 'one call was withdrawn',
-  call_replaced: 'a later call waits in place of one whose process is gone',
+  call_replaced: 'a later call replaced a call whose process is dead',
   posted: 'posted',
   shown: 'shown',
   not_shown: 'could not be shown',

@@ -167,7 +167,7 @@ fn the_link_opens_the_inbox() {
     assert_eq!(out(&listed), "No open questions.\n", "{}", err(&listed));
     let named = world.run(&["link", "--token", of_an_agent]);
     assert_eq!((out(&named).as_str(), named.status.code()), ("", Some(2)));
-    assert!(err(&named).contains("the token of an agent"), "{}", err(&named));
+    assert!(err(&named).contains("this is an agent's token"), "{}", err(&named));
     let wrong = world.cli(&["link"]).env("ASKD_TOKEN", "wrong").output().unwrap();
     assert_eq!((out(&wrong).as_str(), wrong.status.code()), ("", Some(1)));
     assert!(err(&wrong).contains("refuses this token"), "{}", err(&wrong));

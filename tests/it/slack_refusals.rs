@@ -225,6 +225,11 @@ async fn with_anyone_that_is_anyone_of_the_team() {
     let card = world.card(CHANNEL).await;
     world.slack.click(CHANNEL, &card.ts, "pick:0:0", STRANGER).await.expect("sent");
     world.told(STRANGER, "workspace").await;
+    // Slack names the author's team in more than one way.
+    world.slack.reply_in_thread(CHANNEL, &card.ts, STRANGER, "1").expect("sent");
+    let refused = || (world.slack.ephemerals(STRANGER).len() == 2).then_some(());
+    world.passes(SOON, "the words to be refused, too", refused).await;
+    assert!(world.group("new").response("r1").is_none());
     world.slack.click(CHANNEL, &card.ts, "pick:0:0", BOB).await.expect("sent");
     assert_eq!(world.response_to("new", "r1", SOON).await["result"]["answered_by"]["id"], BOB);
 }

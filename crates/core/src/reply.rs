@@ -269,6 +269,10 @@ impl Question {
     fn answer(&self, given: &Given) -> Result<Option<Given>, Refusal> {
         let text = given.text.as_deref().map(str::trim).filter(|text| !text.is_empty());
         let mut picks = given.picks.clone();
+        // A label that somebody has typed is that option.
+        let label = text.and_then(|text| self.choice(text));
+        picks.extend(label);
+        let text = text.filter(|_| label.is_none());
         picks.sort_unstable();
         picks.dedup();
         if let Some(stray) = picks.iter().find(|pick| **pick >= self.choices.len()) {
@@ -358,6 +362,15 @@ mod tests {
         let both = understood("multi-select", &["Vue", "Svelte", "React", "Vue"]).unwrap().unwrap();
         assert_eq!((&*both.picks, both.text.as_deref()), (&[0, 1][..], Some("Svelte")));
         assert_eq!(understood("text", &["  hello  "]).unwrap().unwrap().text.as_deref(), Some("hello"));
+        // Channels hand over what was typed as it is.
+        let typed = |kind, picks: &[usize], text: &str| {
+            let given = Given { picks: picks.to_vec(), text: Some(text.to_owned()) };
+            questions(&[(kind, true)]).answer(&[(0, given)]).map(|answers| answers.entries()[0].clone().unwrap())
+        };
+        let vue = |picks: &[usize]| Ok(Given { picks: picks.to_vec(), text: None });
+        assert_eq!(typed("select", &[], " vue "), vue(&[1]));
+        assert_eq!(typed("multi-select", &[0, 1], "Vue"), vue(&[0, 1]), "not twice");
+        assert_eq!(typed("select", &[0], "Vue").unwrap_err().code(), "only_one");
     }
 
     #[test]

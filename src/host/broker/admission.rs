@@ -53,7 +53,7 @@ pub(super) fn waiter(request: &Request, settings: &GroupSettings, now: Time) -> 
     }
     Ok(Waiter {
         request_id: request.request_id.clone(),
-        digest: request.digest,
+        digest: request.digests[0],
         op_code: request.op_code.clone(),
         on_timeout: request.timeout_policy.unwrap_or(settings.on_timeout),
         process: request.process.clone(),

@@ -158,7 +158,7 @@ impl Broker {
             Err(error) => return Some(Self::unreadable(id, &error)),
         };
         let waiter = ask.waiter(&request.request_id)?;
-        if waiter.digest != request.digest {
+        if !request.digests.contains(&waiter.digest) {
             return Some(Submitted::OtherContent);
         }
         // Read again because its ask was in doubt: nobody asks a second time, even if the outcome was taken meanwhile.

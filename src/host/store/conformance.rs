@@ -138,7 +138,7 @@ fn accepted(number: u128, group: &str) -> Accepted {
         session: Some("s1".to_owned()),
         waiter: Waiter {
             request_id: request.request_id,
-            digest: request.digest,
+            digest: request.digests[0],
             op_code: Some("op".to_owned()),
             on_timeout: TimeoutPolicy::ReturnCancel,
             process: None,

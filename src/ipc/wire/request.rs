@@ -63,7 +63,6 @@ impl RequestFile {
             session_id: given(self.session_id),
             idempotency_key: given(self.idempotency_key),
             op_code: given(self.op_code),
-            process: given(self.process),
             ..self
         }
     }
@@ -264,8 +263,9 @@ pub struct Request {
     pub op_code: Option<String>,
     /// The process that holds the call.
     pub process: Option<String>,
-    /// Of the whole request: the same id with another digest is another request.
-    pub digest: Digest,
+    /// Of the request without its process, which a restart of the client changes, and with it, as earlier versions have it. The
+    /// same id with none of them is another request.
+    pub digests: [Digest; 2],
     /// How the call reaches askd.
     pub carrier: Carrier,
 }
@@ -322,8 +322,10 @@ impl Request {
     }
 
     /// Checks everything that a request can get wrong by itself.
-    pub fn new(request_id: RequestId, file: RequestFile) -> Result<Self, Rejection> {
-        let digest = digest([json(&file)?.as_slice()]);
+    pub fn new(request_id: RequestId, mut file: RequestFile) -> Result<Self, Rejection> {
+        let with_process = digest([json(&file)?.as_slice()]);
+        let process = given(file.process.take());
+        let digests = [digest([json(&file)?.as_slice()]), with_process];
         let file = file.without_empty();
         let asked = json(&file.questions)?;
         for (field, token) in
@@ -331,7 +333,7 @@ impl Request {
         {
             token_within(field, token.as_deref())?;
         }
-        if let Some(process) = &file.process {
+        if let Some(process) = &process {
             process.parse::<RequestId>().map_err(|rule| wrong("process", rule.to_string()))?;
         }
         let key = key(&file, &asked);
@@ -350,8 +352,8 @@ impl Request {
             session: file.session_id,
             key,
             op_code: file.op_code,
-            process: file.process,
-            digest,
+            process,
+            digests,
             carrier: Carrier::File,
         })
     }
@@ -476,7 +478,19 @@ mod tests {
         .unwrap();
         let bare = r#"{"type":"ask_user:ask","request_id":"r1","questions":[{"question":"Go?","options":["yes"]}]}"#;
         let bare = asked(bare).unwrap();
-        assert_eq!(Request { digest: bare.digest, ..filled }, bare);
+        assert_eq!(Request { digests: bare.digests, ..filled }, bare);
+    }
+
+    #[test]
+    fn a_restarted_client_repeats_its_own_request() {
+        let of = |process: &str| {
+            let file = serde_json::json!({"type": "ask_user:ask", "request_id": "r1", "questions": [{"question": "Go?"}], "process": process});
+            let Ok(Message::Ask(request)) = parse(file.to_string().as_bytes()) else { panic!("{file}") };
+            request
+        };
+        let (first, second) = (of("p1"), of("p2"));
+        assert_eq!(first.digests[0], second.digests[0]);
+        assert_ne!(first.digests[1], second.digests[1]);
     }
 
     #[test]

@@ -180,9 +180,9 @@ impl Message {
 
     /// As the Web API and payloads show it.
     pub(super) fn wire(&self, config: &Config, with_metadata: bool) -> Value {
-        let mut wire = json!({
-            "type": "message", "user": self.user, "ts": self.ts, "text": self.text, "team": config.team_id,
-        });
+        let author = config.users.iter().find(|user| user.id == self.user);
+        let team = author.map_or(&config.team_id, |author| &author.team);
+        let mut wire = json!({"type": "message", "user": self.user, "ts": self.ts, "text": self.text, "team": team});
         if self.by_app {
             wire["bot_id"] = json!(config.bot_id);
             wire["app_id"] = json!(config.app_id);

@@ -160,6 +160,7 @@ impl Inbound {
             ts,
             user: Some(user),
             user_team,
+            source_team,
             team,
             channel: Some(channel),
             thread_ts: Some(thread_ts),
@@ -178,11 +179,17 @@ impl Inbound {
             None => None,
         };
         let Some(parent) = parent else { return Ok(()) };
-        if !self.is_our_team(team_id.or(team).as_ref()).await? {
+        if !self.is_our_team(team_id.as_ref().or(team.as_ref())).await? {
             return Ok(());
         }
         let person = Person { via: Via::Channel(ChannelName::SLACK), id: user, name: None };
-        let actor = Actor { person, team: user_team, channel, thread_ts: Some(thread_ts.clone()), modal: None };
+        let actor = Actor {
+            person,
+            team: user_team.or(source_team).or(team),
+            channel,
+            thread_ts: Some(thread_ts.clone()),
+            modal: None,
+        };
         let Some(ask) = self.load(parent.ask, &actor.channel).await? else {
             // Under a closed card people may go on talking.
             if parent.is_open {
@@ -342,8 +349,10 @@ fn understood(ask: &Ask, typed: &str, heard: Heard) -> Option<Reply> {
     let given = if question.kind == Kind::Text {
         Given { picks: Vec::new(), text: Some(typed.to_owned()).filter(|text| !text.is_empty()) }
     } else {
-        let number = || numbered(typed.trim_end_matches('.'), question.choices.len());
-        Given { picks: vec![question.choice(typed).or_else(number)?], text: None }
+        let (label, number) = (question.choice(typed), numbered(typed.trim_end_matches('.'), question.choices.len()));
+        // The label of one option may be the number of another.
+        let two_meanings = label.is_some_and(|label| number.is_some_and(|number| number != label));
+        Given { picks: vec![label.or(number).filter(|_| !two_meanings)?], text: None }
     };
     (given.text.is_some() || !given.picks.is_empty()).then_some(Reply::Told { index: 0, given, heard })
 }

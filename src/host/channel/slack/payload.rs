@@ -207,7 +207,7 @@ impl Payload {
 
     /// All answers that the form of this ask holds.
     fn form(&self, ask: AskId) -> Vec<(usize, Given)> {
-        let mut form: BTreeMap<usize, Given> = BTreeMap::new();
+        let (mut form, mut skipped): (BTreeMap<usize, Given>, Vec<usize>) = Default::default();
         for (block_id, elements) in &self.state.values {
             let Some(block_id) = BlockId::parse(block_id).filter(|block_id| block_id.ask == ask) else { continue };
             for value in elements.values() {
@@ -215,7 +215,7 @@ impl Payload {
                     let given = form.entry(question).or_default();
                     for option in value.selected_option.iter().chain(&value.selected_options) {
                         match &*option.value {
-                            SKIP => {}
+                            SKIP => skipped.push(question),
                             // Without words it is no answer, and it is no skip either.
                             OTHER => given.text = Some(given.text.take().unwrap_or_default()),
                             value => given.picks.push(value.parse().unwrap_or(NOT_OFFERED)),
@@ -228,6 +228,13 @@ impl Payload {
                     let blank = || (self.kind == "view_submission").then(String::new);
                     given.text = typed.or(given.text.take()).or_else(blank);
                 }
+            }
+        }
+        for question in skipped {
+            // To skip is a choice like any other: with words beside it, it is one of two answers, and the core refuses both.
+            let has_words = |given: &&mut Given| given.text.as_deref().is_some_and(|text| !text.trim().is_empty());
+            if let Some(given) = form.get_mut(&question).filter(has_words) {
+                given.picks.extend([0, 1]);
             }
         }
         form.into_iter().collect()
@@ -253,6 +260,8 @@ pub(super) struct MessageEvent {
     app_id: Option<String>,
     pub(super) user: Option<String>,
     pub(super) user_team: Option<String>,
+    /// Of the author, too, where Slack leaves `user_team` out.
+    pub(super) source_team: Option<String>,
     pub(super) team: Option<String>,
     pub(super) channel: Option<String>,
     pub(super) ts: Option<String>,
@@ -324,6 +333,24 @@ mod tests {
             |picks: &[usize], text: Option<&str>| Given { picks: picks.to_vec(), text: text.map(str::to_owned) };
         let expected = vec![(0, given(&[1], None)), (1, given(&[0, 2], Some("mine"))), (2, given(&[], Some("")))];
         assert_eq!(interaction("do", "submit", "submit", &values), Some(Action::Reply(Reply::Whole(expected))));
+    }
+
+    #[test]
+    fn words_beside_a_chosen_skip_are_no_answer() {
+        let (choice, text) = (format!("askd:{}:q0:1", ask()), format!("askd:{}:t0:1", ask()));
+        let form = |typed: &str| {
+            let values = json!({
+                &choice: {"choice:0": {"type": "radio_buttons", "selected_option": {"value": "skip"}}},
+                &text: {"text:0": {"type": "plain_text_input", "value": typed}},
+            });
+            interaction("do", "submit", "submit", &values)
+        };
+        let sent = |picks: &[usize], text: Option<&str>| {
+            let given = Given { picks: picks.to_vec(), text: text.map(str::to_owned) };
+            Some(Action::Reply(Reply::Whole(vec![(0, given)])))
+        };
+        assert_eq!(form("  "), sent(&[], None));
+        assert_eq!(form("mine"), sent(&[0, 1], Some("mine")), "what the core refuses");
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl Settling {
                 Ok(()) => {}
                 Err(Failed::Overtaken) => return,
                 Err(error) => {
-                    tracing::warn!(%error, "cannot move old questions to askd.settled; retrying in 10 minutes")
+                    tracing::warn!(%error, "cannot move old questions to askd.settled; retrying in 10 minutes");
                 }
             }
             tokio::select! {

@@ -466,7 +466,8 @@ async fn what_a_daemon_has_stored_is_done_later_if_the_leader_cannot_read_it() {
     meanwhile(|| cluster.hosts[1].answer("r1", "no"));
     cluster.database.query("alter table askd.asks rename to hidden");
     std::fs::remove_file(&held).unwrap();
-    let told = || cluster.hosts[0].world.log().contains("an ask cannot be read").then_some(());
+    let told =
+        || cluster.hosts[0].world.log().contains("cannot read a question, or cannot hand its work").then_some(());
     meanwhile(|| within(SOON, "the leader to fail", told));
     tokio::time::sleep(Duration::from_secs(1)).await;
     cluster.database.query("alter table askd.hidden rename to asks");

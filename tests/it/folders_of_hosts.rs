@@ -4,7 +4,7 @@
 use crate::harness::{SOON, World, askd, choice, names, within};
 use crate::in_slack::{ALICE, BOB, CHANNEL};
 use crate::on_postgres::Database;
-use crate::several_daemons::{Cluster, DEATH, HELD, is_noticed, meanwhile};
+use crate::several_daemons::{Cluster, DEATH, is_noticed, meanwhile};
 use serde_json::{Value, json};
 use std::fs;
 use std::thread;
@@ -71,10 +71,7 @@ async fn a_host_that_has_not_seen_the_answer_yet_writes_it() {
     let agent = cluster.hosts[1].world.group("research");
     agent.ask("r1", &deploy());
     cluster.card().await;
-    let held = cluster.woken.path().join(HELD);
-    fs::write(&held, "").unwrap();
-    // It has seen by then that nothing has changed, and is about to read what it is asked for.
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    let held = cluster.falls_behind().await;
     meanwhile(|| cluster.hosts[0].answer("r1", "no"));
     fs::remove_file(&held).unwrap();
     assert_eq!(meanwhile(|| agent.take("r1"))["result"]["answers"], json!({"Deploy?": "no"}));
@@ -87,9 +84,7 @@ async fn what_the_leader_cannot_leave_to_the_host_at_once_it_leaves_to_it_later(
     let agent = cluster.hosts[1].world.group("research");
     agent.ask("r1", &deploy());
     cluster.card().await;
-    let held = cluster.woken.path().join(HELD);
-    fs::write(&held, "").unwrap();
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    let held = cluster.falls_behind().await;
     meanwhile(|| cluster.hosts[0].answer("r1", "no"));
     cluster.database.query(
         "begin; update askd.owed set folder = null; create sequence tries;

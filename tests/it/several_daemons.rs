@@ -10,6 +10,7 @@ use crate::timing::faketime;
 use askd_sim::slack::{APP_TOKEN, BOT_TOKEN, Config, FaultKind, Message, SIGNING_SECRET, Slack, too_early};
 use askd_sim::whatsapp::Whatsapp;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ use tempfile::TempDir;
 pub(crate) const DEATH: Duration = Duration::from_secs(20);
 pub(crate) const PLANNED: Duration = Duration::from_millis(2_500);
 /// While this file is in the folder of [`Cluster::woken`], no daemon reads what others ask it for.
-pub(crate) const HELD: &str = "held";
+const HELD: &str = "held";
 
 /// Daemons that share a database, and where people are.
 pub(crate) struct Cluster {
@@ -32,6 +33,15 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
+    /// Until the file of this path is removed, the daemons hold back before they read what others ask of them. When this returns, each
+    /// has seen that nothing has changed, and is about to read that.
+    pub(crate) async fn falls_behind(&self) -> PathBuf {
+        let held = self.woken.path().join(HELD);
+        std::fs::write(&held, "").unwrap();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        held
+    }
+
     /// So many daemons, of which the first one leads; `None` without a server.
     pub(crate) async fn of(count: usize) -> Option<Self> {
         Self::with(count, "", None).await
@@ -459,10 +469,7 @@ async fn what_a_daemon_has_stored_is_done_later_if_the_leader_cannot_read_it() {
     let agent = cluster.agent(1, "research");
     assert_eq!(meanwhile(|| agent.ask("r1", "Deploy?")).0, 201);
     let card = cluster.card().await;
-    let held = cluster.woken.path().join(HELD);
-    std::fs::write(&held, "").unwrap();
-    // The leader has seen by then that nothing has changed, and is about to read what it is asked for.
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    let held = cluster.falls_behind().await;
     meanwhile(|| cluster.hosts[1].answer("r1", "no"));
     cluster.database.query("alter table askd.asks rename to hidden");
     std::fs::remove_file(&held).unwrap();

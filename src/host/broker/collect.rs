@@ -88,9 +88,9 @@ impl Broker {
         groups
     }
 
-    /// The asks of a group of which something is not over.
-    pub(in crate::host) fn unfinished_of(&self, group: &Group) -> Vec<AskId> {
-        self.index().unfinished_of(group)
+    /// The asks of a group of which something is not over, or of which something lies in its folder.
+    pub(in crate::host) fn reaching(&self, group: &Group) -> Vec<AskId> {
+        self.index().reaching(group)
     }
 
     /// Notes that all groups were looked at.

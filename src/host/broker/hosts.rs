@@ -199,8 +199,7 @@ impl Broker {
     }
 
     async fn tell_anew(&self, group: &Group, since: Time) -> Result<(), StoreError> {
-        let asks = self.index().reaching(group);
-        for id in asks {
+        for id in self.reaching(group) {
             if !self.get(id).await?.is_some_and(|ask| may_be_missing(&ask, since)) {
                 continue;
             }

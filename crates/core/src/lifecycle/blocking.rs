@@ -93,14 +93,13 @@ impl AskState {
         true
     }
 
-    /// Makes place for one more call. The first one names the record, and one without a response yet is not forgotten. A response
-    /// that nobody has collected yet stays where it is: its process may come for it.
+    /// Makes place for one more call. One without a response yet is not forgotten, and a response that nobody has collected yet
+    /// stays where it is: its process may come for it.
     fn make_place(&mut self) {
         let lies = |waiter: &Waiter| waiter.response.is_published();
         while self.waiters.len() >= REMEMBERED {
-            let others = || self.waiters.iter().skip(1);
-            let Some(told) = others().position(Waiter::may_go).or_else(|| others().position(lies)) else { break };
-            self.waiters.remove(told + 1);
+            let Some(told) = self.first_other(Waiter::may_go).or_else(|| self.first_other(lies)) else { break };
+            self.waiters.remove(told);
         }
     }
 

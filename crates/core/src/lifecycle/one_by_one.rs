@@ -108,7 +108,10 @@ impl AskState {
         let Some(widget) = self.widgets.get_mut(route).filter(|widget| widget.route.reports_statuses()) else {
             return false;
         };
-        let displayed = widget.was_displayed(attempt, &message);
+        if matches!(status, MessageStatus::Failed { .. }) && widget.was_displayed(attempt, &message) {
+            // What was displayed has not failed, in whatever order that is said.
+            return widget.remember(message, question);
+        }
         let mut changed = widget.told(attempt, &message, status, at) | widget.remember(message, question);
         let this_part = attempt >= widget.one_by_one.first_attempt && attempt <= widget.attempt;
         match status {
@@ -137,7 +140,7 @@ impl AskState {
                     changed = self.prove(route, cx) || changed;
                 }
             }
-            MessageStatus::Failed { window, trouble } if attempt == widget.attempt && !settled && !displayed => {
+            MessageStatus::Failed { window, trouble } if attempt == widget.attempt && !settled => {
                 changed = self.undone(route, window, trouble, cx) || changed;
             }
             MessageStatus::Known | MessageStatus::Taken | MessageStatus::Displayed | MessageStatus::Failed { .. } => {}

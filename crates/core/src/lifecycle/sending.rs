@@ -87,10 +87,6 @@ impl Widget {
     /// Records what the platform says of the message, by its own clock; `true` if that is new. Of a question in several
     /// messages only the last one counts.
     pub(super) fn told(&mut self, attempt: u8, message: &str, status: MessageStatus, at: Option<Time>) -> bool {
-        // What was displayed has not failed, in whatever order that is said.
-        if matches!(status, MessageStatus::Failed { .. }) && self.was_displayed(attempt, message) {
-            return false;
-        }
         let Some(sending) = self.sending_mut(attempt) else { return false };
         let before = sending.clone();
         let known = match status {

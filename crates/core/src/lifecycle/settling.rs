@@ -71,19 +71,19 @@ impl AskState {
 
     /// Whether no further call may wait for it.
     pub fn is_full(&self) -> bool {
-        self.waiters.len() >= MAX_WAITERS && !self.waiters.iter().skip(1).any(Waiter::may_go)
+        self.waiters.len() >= MAX_WAITERS && self.first_other(Waiter::may_go).is_none()
     }
 
-    /// One more call waits, in the place of one that may go if there are as many as there may be. The first one stays: it
-    /// names the record. `false`: there is no place.
+    /// The first of these calls that can make room for another one. The one that names the record stays.
+    pub(super) fn first_other(&self, of: impl Fn(&Waiter) -> bool) -> Option<usize> {
+        (1..self.waiters.len()).find(|index| of(&self.waiters[*index]))
+    }
+
+    /// One more call waits, in the place of one that may go if there are as many as there may be. `false`: there is no place.
     pub(super) fn seat(&mut self, waiter: Waiter, cx: &mut Context) -> bool {
-        if self.is_full() {
-            return false;
-        }
-        if self.waiters.len() >= MAX_WAITERS
-            && let Some(gone) = self.waiters.iter().skip(1).position(Waiter::may_go)
-        {
-            let gone = self.waiters.remove(gone + 1);
+        if self.waiters.len() >= MAX_WAITERS {
+            let Some(gone) = self.first_other(Waiter::may_go) else { return false };
+            let gone = self.waiters.remove(gone);
             if gone.response.is_taken_back() {
                 // Its file is still there: the record does not know it any more.
                 cx.act(DeliveryEffect::TakeBack.of(gone.request_id));

@@ -255,7 +255,7 @@ impl Mcp {
     async fn adopt(&self, group: &Group, session: &str) {
         let broker = &self.agents.broker;
         broker.loaded_of(group).await;
-        for id in broker.unfinished_of(group) {
+        for id in broker.reaching(group) {
             let Ok(Some(ask)) = broker.get(id).await else { continue };
             if ask.session.as_deref() == Some(session) {
                 ask.waiters.iter().filter(|waiter| tools::waits(waiter)).for_each(|waiter| {

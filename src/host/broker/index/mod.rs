@@ -344,12 +344,6 @@ impl Index {
         open
     }
 
-    /// The asks of a group of which something is not over.
-    pub(super) fn unfinished_of(&self, group: &Group) -> Vec<AskId> {
-        let Some(number) = self.groups.known(group) else { return Vec::new() };
-        self.entries.iter().filter(|entry| entry.group == number && !entry.is_done()).map(Entry::id).collect()
-    }
-
     /// The asks of a group of which something is not over, or of which something lies in its folder.
     pub(super) fn reaching(&self, group: &Group) -> Vec<AskId> {
         let Some(number) = self.groups.known(group) else { return Vec::new() };

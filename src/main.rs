@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-/// musl's own one takes one lock for every call, and gives memory back to the kernel as soon as it is free.
-#[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -31,6 +31,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use world::Template;
 
+/// The reference is in this process, so both have the allocator of the daemon.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// What all rows share.
 struct Bench {
     base: PathBuf,

@@ -241,10 +241,13 @@ pub(crate) struct Template {
     pub(crate) settled: String,
     /// The file of the audit log, and what stands in it of the open ask.
     audit: (PathBuf, String),
+    /// What the daemon notes of the format of its records. Without it a start looks at every record for a newer one.
+    format: String,
     card: Button,
 }
 
 const TEMPLATE: u64 = 999_999_999;
+const FORMAT: &str = "state/format.json";
 
 impl Template {
     /// Lets the daemon ask, be answered and file one ask.
@@ -283,9 +286,10 @@ impl Template {
         assert!(system::until(START, || read("settled").is_some()), "the ask is not filed");
         let (_, settled) = read("settled").unwrap();
         world.stop();
+        let format = fs::read_to_string(world.folder.join(FORMAT)).unwrap();
         let record: Value = serde_json::from_str(&open).unwrap();
         let short = record["short_id"].as_str().unwrap().to_owned();
-        Self { id, short, open, settled, audit: (audit, lines), card }
+        Self { id, short, open, settled, audit: (audit, lines), format, card }
     }
 
     /// The id of an ask.
@@ -322,6 +326,7 @@ impl Template {
             let (file, lines) = &self.audit;
             let file = world.folder.join(file);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(world.folder.join(FORMAT), &self.format).unwrap();
             let mut file = std::io::BufWriter::new(File::options().create(true).append(true).open(file).unwrap());
             for (number, group) in asks {
                 std::io::Write::write_all(&mut file, self.of(lines, *number, *group).as_bytes()).unwrap();

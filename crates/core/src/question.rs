@@ -4,7 +4,7 @@
 
 use super::{Rejection, shown};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::fmt::Arguments;
 use std::ops::Deref;
 
 /// Questions in one ask.
@@ -199,19 +199,16 @@ impl Questions {
         if drafts.is_empty() {
             return Err(Rejection::NoQuestions);
         }
-        at_most("questions", drafts.len(), MAX_QUESTIONS, "entries")?;
-        let mut texts = HashMap::new();
-        let mut ids = HashMap::new();
+        at_most(format_args!("questions"), drafts.len(), MAX_QUESTIONS, "entries")?;
         let mut questions = Vec::with_capacity(drafts.len());
         for (index, draft) in drafts.into_iter().enumerate() {
-            let field = format!("questions[{index}]");
-            let question = Question::new(&field, format!("{request_id}_{index}"), draft)?;
-            distinct(&mut texts, question.text.clone(), format!("{field}.question"))?;
-            distinct(&mut ids, question.id.clone(), format!("{field}.id"))?;
-            questions.push(question);
+            questions.push(Question::new(format_args!("questions[{index}]"), request_id, index, draft)?);
         }
+        distinct(&questions, |question| &question.text, |index| format!("questions[{index}].question"))?;
+        distinct(&questions, |question| &question.id, |index| format!("questions[{index}].id"))?;
         // An answer names its question by id or by text.
-        let names_another = |question: &Question| question.id != question.text && texts.contains_key(&question.id);
+        let is_text = |id: &str| questions.iter().any(|question| question.text == id);
+        let names_another = |question: &Question| question.id != question.text && is_text(&question.id);
         if let Some(index) = questions.iter().position(names_another) {
             let why = "it is the text of another question; use another id".to_owned();
             return Err(Rejection::Wrong { field: format!("questions[{index}].id"), why });
@@ -240,21 +237,21 @@ impl Questions {
 }
 
 impl Question {
-    fn new(field: &str, default_id: String, draft: Draft) -> Result<Self, Rejection> {
-        said(&format!("{field}.question"), &draft.text)?;
-        characters(&format!("{field}.question"), &draft.text, MAX_TEXT)?;
-        let id = draft.id.unwrap_or(default_id);
-        said(&format!("{field}.id"), &id)?;
-        characters(&format!("{field}.id"), &id, MAX_QUESTION_ID)?;
-        optional(&format!("{field}.header"), draft.header.as_deref(), MAX_HEADER)?;
-        optional(&format!("{field}.placeholder"), draft.placeholder.as_deref(), MAX_PLACEHOLDER)?;
+    fn new(field: Arguments<'_>, request_id: &str, index: usize, draft: Draft) -> Result<Self, Rejection> {
+        said(format_args!("{field}.question"), &draft.text)?;
+        characters(format_args!("{field}.question"), &draft.text, MAX_TEXT)?;
+        let id = draft.id.unwrap_or_else(|| format!("{request_id}_{index}"));
+        said(format_args!("{field}.id"), &id)?;
+        characters(format_args!("{field}.id"), &id, MAX_QUESTION_ID)?;
+        optional(format_args!("{field}.header"), draft.header.as_deref(), MAX_HEADER)?;
+        optional(format_args!("{field}.placeholder"), draft.placeholder.as_deref(), MAX_PLACEHOLDER)?;
         let kind = kind(field, draft.kind.as_deref(), draft.multiple, draft.choices.is_empty())?;
         Ok(Self {
             id,
             text: draft.text,
             header: draft.header,
             kind,
-            choices: choices(field, kind, draft.choices)?,
+            choices: choices(format_args!("{field}.options"), kind, draft.choices)?,
             custom: matches!(kind, Kind::Select | Kind::MultiSelect) && draft.custom.unwrap_or(true),
             required: draft.required.unwrap_or(true),
             placeholder: draft.placeholder,
@@ -262,7 +259,7 @@ impl Question {
     }
 }
 
-fn kind(field: &str, name: Option<&str>, multiple: bool, no_choices: bool) -> Result<Kind, Rejection> {
+fn kind(field: Arguments<'_>, name: Option<&str>, multiple: bool, no_choices: bool) -> Result<Kind, Rejection> {
     let wrong = |why: String| Rejection::Wrong { field: format!("{field}.type"), why };
     let kind = match name {
         None if multiple => Kind::MultiSelect,
@@ -280,18 +277,15 @@ fn kind(field: &str, name: Option<&str>, multiple: bool, no_choices: bool) -> Re
     }
 }
 
-fn choices(field: &str, kind: Kind, choices: Vec<Choice>) -> Result<Vec<Choice>, Rejection> {
-    let field = format!("{field}.options");
-    let wrong = |why: String| Err(Rejection::Wrong { field: field.clone(), why });
-    at_most(&field, choices.len(), MAX_CHOICES, "entries")?;
-    let mut labels = HashMap::new();
+fn choices(field: Arguments<'_>, kind: Kind, choices: Vec<Choice>) -> Result<Vec<Choice>, Rejection> {
+    let wrong = |why: String| Err(Rejection::Wrong { field: field.to_string(), why });
+    at_most(field, choices.len(), MAX_CHOICES, "entries")?;
     for (index, choice) in choices.iter().enumerate() {
-        let field = format!("{field}[{index}]");
-        said(&format!("{field}.label"), &choice.label)?;
-        characters(&format!("{field}.label"), &choice.label, MAX_LABEL)?;
-        optional(&format!("{field}.description"), choice.description.as_deref(), MAX_DESCRIPTION)?;
-        distinct(&mut labels, fold(&choice.label), format!("{field}.label"))?;
+        said(format_args!("{field}[{index}].label"), &choice.label)?;
+        characters(format_args!("{field}[{index}].label"), &choice.label, MAX_LABEL)?;
+        optional(format_args!("{field}[{index}].description"), choice.description.as_deref(), MAX_DESCRIPTION)?;
     }
+    distinct(&choices, |choice| fold(&choice.label), |index| format!("{field}[{index}].label"))?;
     for style in [Style::Primary, Style::Danger] {
         if choices.iter().filter(|choice| choice.style == Some(style)).count() > 1 {
             return wrong(format!("only one option can have the style {}", style.name()));
@@ -313,28 +307,35 @@ fn choices(field: &str, kind: Kind, choices: Vec<Choice>) -> Result<Vec<Choice>,
 }
 
 /// Refuses a text over `limit` characters (Unicode scalar values).
-pub(super) fn characters(field: &str, text: &str, limit: usize) -> Result<(), Rejection> {
+fn characters(field: Arguments<'_>, text: &str, limit: usize) -> Result<(), Rejection> {
     at_most(field, text.chars().count(), limit, "characters")
 }
 
 /// The same for a text that may be missing.
-pub(super) fn optional(field: &str, text: Option<&str>, limit: usize) -> Result<(), Rejection> {
+fn optional(field: Arguments<'_>, text: Option<&str>, limit: usize) -> Result<(), Rejection> {
     text.map_or(Ok(()), |text| characters(field, text, limit))
 }
 
-fn at_most(field: &str, size: usize, limit: usize, unit: &'static str) -> Result<(), Rejection> {
-    if size > limit { Err(Rejection::TooLong { field: field.to_owned(), limit, size, unit }) } else { Ok(()) }
+fn at_most(field: Arguments<'_>, size: usize, limit: usize, unit: &'static str) -> Result<(), Rejection> {
+    if size > limit { Err(Rejection::TooLong { field: field.to_string(), limit, size, unit }) } else { Ok(()) }
 }
 
-fn said(field: &str, text: &str) -> Result<(), Rejection> {
-    if text.trim().is_empty() { Err(Rejection::Empty { field: field.to_owned() }) } else { Ok(()) }
+fn said(field: Arguments<'_>, text: &str) -> Result<(), Rejection> {
+    if text.trim().is_empty() { Err(Rejection::Empty { field: field.to_string() }) } else { Ok(()) }
 }
 
-fn distinct(seen: &mut HashMap<String, String>, value: String, field: String) -> Result<(), Rejection> {
-    if let Some(first) = seen.get(&value) {
-        return Err(Rejection::Duplicate { field, first: first.clone() });
+/// Refuses the first of these that is like one before it. `field`: where each of them is.
+fn distinct<'a, T, V: PartialEq>(
+    all: &'a [T],
+    value: impl Fn(&'a T) -> V,
+    field: impl Fn(usize) -> String,
+) -> Result<(), Rejection> {
+    let values: Vec<V> = all.iter().map(value).collect();
+    for (index, value) in values.iter().enumerate() {
+        if let Some(first) = values[..index].iter().position(|before| before == value) {
+            return Err(Rejection::Duplicate { field: field(index), first: field(first) });
+        }
     }
-    seen.insert(value, field);
     Ok(())
 }
 
@@ -347,8 +348,8 @@ impl super::Content {
     }
 
     pub(crate) fn within_limits(&self) -> Result<(), Rejection> {
-        optional("title", self.title.as_deref(), MAX_TITLE)?;
-        optional("context", self.context.as_deref(), MAX_CONTEXT)
+        optional(format_args!("title"), self.title.as_deref(), MAX_TITLE)?;
+        optional(format_args!("context"), self.context.as_deref(), MAX_CONTEXT)
     }
 
     /// Refuses what only stored asks of earlier versions may have: labels that look alike or look empty, and U+0000
@@ -362,14 +363,17 @@ impl super::Content {
             without_nul(&field("id"), Some(&question.id))?;
             without_nul(&field("header"), question.header.as_deref())?;
             without_nul(&field("placeholder"), question.placeholder.as_deref())?;
-            let mut looks = HashMap::new();
             for (at, choice) in question.choices.iter().enumerate() {
                 let field = format!("questions[{index}].options[{at}]");
                 without_nul(&format!("{field}.label"), Some(&choice.label))?;
                 without_nul(&format!("{field}.description"), choice.description.as_deref())?;
-                said(&format!("{field}.label"), &shown(&choice.label))?;
-                distinct(&mut looks, look(&choice.label), format!("{field}.label"))?;
+                said(format_args!("{field}.label"), &shown(&choice.label))?;
             }
+            distinct(
+                &question.choices,
+                |choice| look(&choice.label),
+                |at| format!("questions[{index}].options[{at}].label"),
+            )?;
         }
         Ok(())
     }

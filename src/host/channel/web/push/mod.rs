@@ -4,6 +4,7 @@
 
 mod address;
 mod devices;
+mod notice;
 mod sealed;
 
 use super::people::{Caller, People};
@@ -17,12 +18,13 @@ use crate::host::outgoing::client_for;
 use crate::host::settings::{PushSettings, Settings};
 use crate::host::store::Documents;
 use crate::ipc::wire::Object;
-use askd_core::{Ask, AskId, Group, Stage, Time};
+use askd_core::AskId;
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Extension, State};
 use axum::http::{StatusCode, header};
 use devices::{Device, Devices};
+use notice::Notice;
 use parking_lot::Mutex;
 use reqwest::redirect::Policy;
 use sealed::Subscription;
@@ -48,8 +50,6 @@ const AT_ONCE: usize = 16;
 const SIGNED_FOR: Duration = Duration::from_secs(12 * 3600);
 /// How long a push service keeps the notice that a question is over.
 const KEEP_END: Duration = Duration::from_secs(24 * 3600);
-/// The longest text of a question in a notice, in characters.
-const LONGEST_TEXT: usize = 300;
 /// Notices that wait for one browser: the last of each ask, and the newest asks.
 const WAITING: usize = 100;
 /// Asks that are read at a time.
@@ -75,32 +75,6 @@ struct Inner {
 
 /// The open asks that browsers were told of, and when; `None`: in an earlier run.
 type Told = HashMap<AskId, Option<Moment>>;
-
-/// What browsers are told of an ask.
-#[derive(Debug, Clone)]
-struct Notice {
-    ask: AskId,
-    group: Group,
-    created_at: Time,
-    text: String,
-    is_open: bool,
-    answer_within: Duration,
-}
-
-impl Notice {
-    fn of(ask: &Ask) -> Self {
-        let question = ask.content.questions.iter().next().map(|question| &question.text);
-        let text = ask.content.title.as_ref().or(question).map_or("", String::as_str);
-        Self {
-            ask: ask.id,
-            group: ask.group.clone(),
-            created_at: ask.created_at,
-            text: text.chars().take(LONGEST_TEXT).collect(),
-            is_open: !matches!(ask.stage, Stage::Settled { .. }),
-            answer_within: ask.rules.timeout,
-        }
-    }
-}
 
 /// What came of one try.
 enum Tried {
@@ -182,6 +156,10 @@ impl Push {
 
     /// Looks at all open asks, and at those that were open when browsers were told of them.
     async fn look(&self, told: &mut Told, open: impl Fn(&Notice, &mut Told)) {
+        if self.0.devices.all().is_empty() && !self.0.broker.is_shared() {
+            // Whoever signs up from now on knows from the page what is asked by then, so nothing has to be read.
+            return told.clear();
+        }
         let (mut after, mut gone) = (None, told.clone());
         loop {
             let filter = Filter { settled: Some(false), ..Filter::default() };

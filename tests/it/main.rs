@@ -79,6 +79,7 @@ mod slack_faults;
 mod slack_forms;
 mod slack_refusals;
 mod slack_round;
+mod slack_threads;
 mod small_channel;
 mod starting;
 mod status;

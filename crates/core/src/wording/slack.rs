@@ -1,7 +1,7 @@
 //! The sentences that only Slack shows. Texts marked *exact* are part of the contract.
 
-use super::list;
-use crate::Question;
+use super::{ended, list, told};
+use crate::{AskState, Outcome, Question};
 
 /// Above a card that was posted again. *Exact.*
 pub fn retry_heading(attempt: u8) -> String {
@@ -142,6 +142,20 @@ pub fn thread_hint(question: Option<&Question>) -> String {
     let labels: Vec<String> = question.choices.iter().map(|choice| choice.label.clone()).collect();
     let other = if question.custom { " Anything else: use the card." } else { "" };
     format!("That is not one of the options. Reply with one, or its number: {}.{other}", list(&labels))
+}
+
+/// To a person who edited a message in a card's thread.
+pub fn slack_edited(ask: &AskState) -> String {
+    let questions = &ask.content.questions;
+    let next = match ask.late_outcome().map(|(late, _)| late).as_ref().or(ask.outcome()) {
+        Some(Outcome::Answered { answers, .. }) => {
+            format!("The first answer stands: \"{}\".", told(answers, questions))
+        }
+        Some(outcome) if !ask.is_late_open() => ended(outcome, questions),
+        _ if questions.len() > 1 => thread_hint(None),
+        _ => "Please send a new reply.".to_owned(),
+    };
+    format!("Edits are not read. {next}")
 }
 
 /// To a person who replied under a text that goes before a card.

@@ -47,6 +47,20 @@ impl Shared {
         self.send_event(&event);
     }
 
+    /// Tells the app of the deletion of a message with replies: Slack leaves a mark in its place.
+    pub(super) fn announce_tombstone(self: &Arc<Self>, before: &Value, channel: &str) {
+        let ts = &before["ts"];
+        let mark = json!({
+            "type": "message", "subtype": "tombstone", "text": "This message was deleted.", "user": "USLACKBOT", "hidden": true,
+            "ts": ts, "thread_ts": ts,
+        });
+        let event = json!({
+            "type": "message", "subtype": "message_changed", "hidden": true, "channel": channel, "message": mark,
+            "previous_message": before, "ts": ts, "event_ts": ts, "channel_type": channel_type(channel),
+        });
+        self.send_event(&event);
+    }
+
     fn send_event(self: &Arc<Self>, event: &Value) {
         // An app in Socket Mode without a socket is not nowhere: its events are tried again.
         let nowhere = {

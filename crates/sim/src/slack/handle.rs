@@ -290,6 +290,16 @@ impl Slack {
         self.shared.say(channel, None, user, text)
     }
 
+    /// A person changes what they wrote. With the same text: Slack has added a preview of a link.
+    pub fn edit(&self, channel: &str, ts: &str, text: &str) -> Result<(), String> {
+        self.shared.change(channel, ts, text)
+    }
+
+    /// An admin deletes a message. One with replies leaves a mark in its place.
+    pub fn delete(&self, channel: &str, ts: &str) -> Result<(), String> {
+        self.shared.delete_message(channel, ts)
+    }
+
     /// How many sockets are connected.
     #[must_use]
     pub fn sockets(&self) -> usize {
@@ -326,52 +336,4 @@ fn router(shared: Arc<Shared>) -> Router {
         .merge(super::page::routes())
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .with_state(shared)
-}
-
-impl Shared {
-    /// A person writes something.
-    pub(super) fn say(
-        self: &Arc<Self>,
-        channel: &str,
-        thread: Option<&str>,
-        user: &str,
-        text: &str,
-    ) -> Result<Message, String> {
-        let message = {
-            let mut state = self.state();
-            let known = state.channel(channel).ok_or("channel_not_found")?;
-            if known.archived {
-                return Err("is_archived".into());
-            }
-            if !known.members.iter().any(|member| member == user) {
-                return Err("user_not_in_channel".into());
-            }
-            if text.trim().is_empty() {
-                return Err("no_text".into());
-            }
-            let thread_ts = match thread {
-                None => None,
-                Some(ts) => {
-                    let parent = state.message(channel, ts).ok_or("message_not_found")?;
-                    Some(parent.thread_ts.clone().unwrap_or_else(|| ts.into()))
-                }
-            };
-            let message = Message {
-                channel: channel.into(),
-                user: user.into(),
-                text: escaped(text),
-                thread_ts,
-                ..Message::default()
-            };
-            self.store(&mut state, message)
-        };
-        self.touch();
-        self.announce(&message);
-        Ok(message)
-    }
-}
-
-/// Slack escapes these three in what people type.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -23,6 +23,7 @@ mod run;
 mod shared;
 mod sign;
 mod socket;
+mod write;
 
 pub use calls::{Call, Outcome, too_early};
 pub use config::{ALL_SCOPES, APP_TOKEN, BOT_TOKEN, Channel, Config, SIGNING_SECRET, Token, User};

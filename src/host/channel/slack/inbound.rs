@@ -152,7 +152,11 @@ impl Inbound {
     /// Takes a message in the thread of a card as the answer, if it is one.
     async fn hear(&self, callback: Payload) -> Result<(), NotStored> {
         let Payload { team_id, event_id, event, .. } = callback;
-        if !event.is_reply() || self.was_seen(event_id.as_deref()) {
+        let (event, before) = event.unfold();
+        let is_edit = before.is_some();
+        // Slack reports a preview of a link as a change, too.
+        let is_changed = before.is_none_or(|before| event.text.as_ref() != Some(&before));
+        if !event.is_reply() || !is_changed || self.was_seen(event_id.as_deref()) {
             return Ok(());
         }
         let is_later = event.is_later();
@@ -199,8 +203,8 @@ impl Inbound {
             return Ok(());
         };
         let Some(route) = route(&ask, &actor.channel) else { return Ok(()) };
-        let may_answer = (ask.outcome().is_none() || ask.is_late_open())
-            && ask.widgets[route].route.responders.includes(&actor.person.id);
+        let is_responder = ask.widgets[route].route.responders.includes(&actor.person.id);
+        let may_answer = (ask.outcome().is_none() || ask.is_late_open()) && is_responder;
         if parent.is_text {
             if may_answer {
                 self.tell(&actor, wording::SLACK_LAST_PART);
@@ -210,8 +214,15 @@ impl Inbound {
         }
         self.adopt_card(&ask, route, &thread_ts);
         let message = format!("{}:{}", actor.channel, ts.unwrap_or_default());
+        let was_told = ask.was_told(&message);
         let heard = Heard { message, at: None, names: Names::Message };
         match understood(&ask, &text::typed(&typed), heard) {
+            // Under a closed card, what neither was an answer nor looks like one is talk.
+            reply if is_edit => {
+                if may_answer || is_responder && (was_told || reply.is_some()) {
+                    self.tell(&actor, &wording::slack_edited(&ask));
+                }
+            }
             Some(reply) if is_later => {
                 let event = Event::Replied { source: Source::Route(route), person: actor.person.clone(), reply };
                 self.act(&ask, route, &actor, event, event_id.as_deref()).await?;

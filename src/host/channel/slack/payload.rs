@@ -269,10 +269,24 @@ pub(super) struct MessageEvent {
     /// Who wrote the first message of the thread.
     pub(super) parent_user_id: Option<String>,
     pub(super) text: Option<String>,
+    /// Of a change: the message as it is now, and as it was.
+    message: Option<Box<Self>>,
+    previous_message: Option<Box<Self>>,
 }
 
 impl MessageEvent {
-    /// Whether a person wrote it: it is not a bot's, not an edit and not a notice of Slack's.
+    /// The message that the event is about and, if it was changed, what it said before.
+    pub(super) fn unfold(self) -> (Self, Option<String>) {
+        let is_change = self.subtype.as_deref() == Some("message_changed");
+        match (self.message, self.previous_message) {
+            (Some(message), Some(before)) if is_change => {
+                (Self { channel: self.channel, ..*message }, Some(before.text.unwrap_or_default()))
+            }
+            (message, previous_message) => (Self { message, previous_message, ..self }, None),
+        }
+    }
+
+    /// Whether a person wrote it: it is not a bot's and not a notice of Slack's.
     pub(super) fn is_reply(&self) -> bool {
         let written = matches!(self.subtype.as_deref(), None | Some("thread_broadcast" | "file_share"));
         self.kind == "message" && written && self.bot_id.is_none() && self.app_id.is_none()

@@ -52,8 +52,10 @@ pub trait Channel: fmt::Debug + Send + Sync {
     /// Makes a card that is up show what the ask is now: its deadline, how often it was asked, or how it ended.
     async fn update(&self, ask: &Ask, route: usize) -> Updated;
 
-    /// Brings an open ask to people's minds.
-    async fn remind(&self, _ask: &Ask, _route: usize) {}
+    /// Brings an open ask to people's minds. Returns the channel's id of its card, if that is not there any more.
+    async fn remind(&self, _ask: &Ask, _route: usize) -> Option<String> {
+        None
+    }
 
     /// What keeps it from its platform.
     fn problem(&self) -> Option<Problem> {

@@ -1,9 +1,13 @@
-//! What people do around a card in Slack that is no click: edits in its thread.
+//! What people do around a card in Slack that is no click: edits in its thread, and its deletion.
 
-use crate::harness::{World, choice};
+use crate::harness::{SOON, World, choice};
 use crate::in_slack::{ALICE, BOB, CHANNEL, Mode, STRANGER, in_slack};
 use askd_sim::slack::{EVENTS, FaultKind, Message};
-use serde_json::json;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// For what comes after a look into the history, and after a reminder.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn asked(mode: Mode) -> (World, Message) {
     let world = in_slack(mode).start().await;
@@ -40,4 +44,55 @@ async fn who_edits_a_reply_is_told_once_that_edits_are_not_read() {
         assert_eq!(world.slack.ephemerals(ALICE).len(), 2, "the hint, and one note for the edit");
         assert!(world.slack.ephemerals(STRANGER).is_empty());
     }
+}
+
+/// Where the only open ask is, as it is stored.
+fn stage(world: &World) -> Value {
+    let records = world.records().into_values().map(|record| serde_json::from_str::<Value>(&record).unwrap());
+    records.map(|record| record["stage"].clone()).find(|stage| stage["name"] == "open").unwrap()
+}
+
+/// The card that people use, once it is another one than this.
+async fn another(world: &World, gone: &str) -> Message {
+    let another = || world.live(CHANNEL).into_iter().find(|card| card.ts != gone);
+    world.passes(PATIENCE, "the card to be there again", another).await
+}
+
+#[tokio::test]
+async fn a_card_that_is_deleted_while_its_question_is_open_is_posted_again() {
+    for (mode, talked) in [(Mode::Http, false), (Mode::Socket, true)] {
+        let (world, card) = asked(mode).await;
+        if talked {
+            world.slack.reply_in_thread(CHANNEL, &card.ts, STRANGER, "hm").expect("sent");
+        }
+        let clock = stage(&world);
+        world.slack.delete(CHANNEL, &card.ts).expect("deleted");
+        let again = another(&world, &card.ts).await;
+        world.stored(&again.ts).await;
+        assert_eq!(stage(&world), clock, "the clock was running");
+        assert_eq!(world.live(CHANNEL).len(), 1);
+        world.slack.click(CHANNEL, &again.ts, "pick:0:1", ALICE).await.expect("sent");
+        assert_eq!(world.response("r1").await["result"]["answers"], json!({"Which?": "Vue"}));
+        world.all_closed(SOON).await;
+        world.slack.delete(CHANNEL, &again.ts).expect("deleted");
+        world.ask("r2", choice("Next?", &["a", "b"]));
+        assert!(another(&world, &again.ts).await.visible_text().contains("Next?"), "a closed card is not missed");
+    }
+}
+
+#[tokio::test]
+async fn a_reminder_finds_out_that_the_card_is_gone() {
+    let soon = "[groups.research]\nremind_after = \"30s\"";
+    let world =
+        in_slack(Mode::Http).sim(|sim| sim.message_events = false).group("[groups.research]", soon).start().await;
+    world.ask("r1", choice("Which?", &["React", "Vue"]));
+    let card = world.card(CHANNEL).await;
+    world.stored(&card.ts).await;
+    world.slack.delete(CHANNEL, &card.ts).expect("deleted");
+    world.later(Duration::from_secs(31));
+    let again = another(&world, &card.ts).await;
+    let other = |message: &Message| message.ts != again.ts && message.ts != card.ts;
+    assert!(world.slack.messages(CHANNEL).iter().all(|message| !other(message)), "no reminder without its card");
+    world.slack.click(CHANNEL, &again.ts, "pick:0:0", ALICE).await.expect("sent");
+    world.response("r1").await;
 }

@@ -150,7 +150,8 @@ impl Broker {
             let turn = broker.0.ctx.unless_cut(broker.0.channels.of(&ask, route).wait_for_slot(place)).await;
             // Answered while this waited for its turn: then it would only disturb.
             if turn.is_some() && broker.0.store.is_ours() && !broker.index().is_settled(ask.id) {
-                broker.0.channels.of(&ask, route).remind(&ask, route).await;
+                let gone = broker.0.channels.of(&ask, route).remind(&ask, route).await;
+                gone.inspect(|card| broker.apply_later(ask.id, WidgetEvent::Gone(card.clone()).on(route)));
             }
         });
     }

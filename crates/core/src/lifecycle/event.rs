@@ -121,6 +121,8 @@ pub enum WidgetEvent {
     Opened,
     /// A person used a message of ours, known to the ask or not: the channel's id of it.
     Spotted(String),
+    /// The message of that id is not there any more.
+    Gone(String),
     /// Its card shows this now, or never will show anything else.
     Updated(Face),
 }

@@ -312,6 +312,7 @@ impl AskState {
             }
             WidgetEvent::Opened => self.opened(route, cx),
             WidgetEvent::Spotted(message) => self.spotted(route, message, cx),
+            WidgetEvent::Gone(message) => self.gone(route, &message, cx),
             WidgetEvent::Updated(face) => self.updated(route, face, cx),
         }
     }

@@ -168,6 +168,21 @@ impl AskState {
         true
     }
 
+    /// The message that people use as the card is not there any more. The channel's history knows whether another one is; if
+    /// not, it is posted again.
+    pub(super) fn gone(&mut self, route: usize, message: &str, cx: &mut Context) -> bool {
+        let over = self.is_over();
+        let Some(widget) = self.widgets.get_mut(route) else { return false };
+        let WidgetState::Up { at, .. } = widget.state else { return false };
+        if over || !widget.route.capabilities.history || widget.messages().next_back() != Some(message) {
+            return false;
+        }
+        // A copy of the card that was known before is the one that people use now.
+        widget.posts.rotate_right(1);
+        self.unknown(route, at, cx);
+        true
+    }
+
     /// The person was asked to write, and has to.
     pub(super) fn hold(&mut self, route: usize, message: String, cx: &mut Context) {
         let (until, fall_back) = (cx.now + self.rules.timeout, cx.now + self.rules.render_timeout);

@@ -252,6 +252,7 @@ pub(super) fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
         ),
         1 => route.clone().prop_map(|route| Some(WidgetEvent::Opened.on(route))),
         1 => (route.clone(), "m[1-5]").prop_map(|(route, message)| Some(WidgetEvent::Spotted(message).on(route))),
+        1 => (route.clone(), "m[1-5]").prop_map(|(route, message)| Some(WidgetEvent::Gone(message).on(route))),
         4 => (proptest::option::of(route.clone()), person(), reply()).prop_map(|(route, person, reply)| {
             Some(Event::Replied { source: route.map_or(Source::Token, Source::Route), person, reply })
         }),
@@ -780,6 +781,37 @@ fn a_card_that_turns_up_late_is_closed_too() {
     let step = closed.step(spotted("m2"), START).unwrap().unwrap();
     assert!(step.effects.contains(&WidgetEffect::Update.on(0)));
     assert!(step.ask.resume().contains(&WidgetEffect::Update.on(0)), "also after a restart");
+}
+
+#[test]
+fn a_card_that_is_gone_is_posted_again_as_often_as_retries_allow_and_then_the_next_route_is_used() {
+    let after = |seconds| START + Duration::from_secs(seconds);
+    let step = |ask: Ask, event: WidgetEvent, at: u64| ask.step(event.on(0), after(at)).unwrap().unwrap();
+    let gone = |message: &str| WidgetEvent::Gone(message.to_owned());
+    let shown = |ask: Ask, attempt: u8, message: &str, at: u64| {
+        let posted = Posted::Shown(message.to_owned());
+        step(step(ask, WidgetEvent::SlotGranted, at).ask, WidgetEvent::Posted { attempt, posted }, at).ask
+    };
+    let missed = |ask: Ask, message: &str, at: u64| {
+        let looks = step(ask, gone(message), at);
+        assert!(looks.effects.contains(&WidgetEffect::Look.on(0)));
+        let once = step(looks.ask, WidgetEvent::Looked(Found::Absent), at).ask;
+        let again = once.step(Event::Tick, after(at + 10)).unwrap().unwrap().ask;
+        step(again, WidgetEvent::Looked(Found::Absent), at + 10).ask
+    };
+    let up = shown(begin(&[ChannelName::SLACK, ChannelName::WEB], 1, 1).ask, 1, "m1", 0);
+    assert_eq!(up.clone().step(gone("m0").on(0), after(1)).unwrap(), None, "another message");
+    let copied = step(up.clone(), WidgetEvent::Spotted("m0".to_owned()), 1).ask;
+    let copy = step(step(copied, gone("m1"), 2).ask, WidgetEvent::Looked(Found::Widget("m0".to_owned())), 2).ask;
+    assert_eq!(copy.widgets[0].messages().next_back(), Some("m0"), "the copy that is left is the card");
+    let settled = up.clone().step(Event::Cancel, after(1)).unwrap().unwrap().ask;
+    assert_eq!(settled.step(gone("m1").on(0), after(2)).unwrap(), None, "nobody needs a closed card");
+    let queued = missed(up.clone(), "m1", 100);
+    assert!(matches!(queued.widgets[0], Widget { attempt: 2, state: WidgetState::Queued { .. }, .. }));
+    assert_eq!(queued.shown_at(), up.shown_at(), "the clock runs on");
+    let next = missed(shown(queued, 2, "m2", 120), "m2", 200);
+    assert!(matches!(next.widgets[0].state, WidgetState::Failed { .. }));
+    assert_eq!((next.widgets.len(), next.outcome()), (2, None));
 }
 
 #[test]

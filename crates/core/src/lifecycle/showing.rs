@@ -131,7 +131,7 @@ impl AskState {
         }
     }
 
-    fn unknown(&mut self, route: usize, at: Time, cx: &mut Context) {
+    pub(super) fn unknown(&mut self, route: usize, at: Time, cx: &mut Context) {
         self.widgets[route].trouble = Some(Trouble::Unknown);
         self.widgets[route].state =
             WidgetState::Unknown { at, looks: 0, look_at: cx.now + LOOK_FOR, interrupted: false };

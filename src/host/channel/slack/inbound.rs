@@ -152,6 +152,9 @@ impl Inbound {
     /// Takes a message in the thread of a card as the answer, if it is one.
     async fn hear(&self, callback: Payload) -> Result<(), NotStored> {
         let Payload { team_id, event_id, event, .. } = callback;
+        if let Some((channel, ts)) = event.deleted() {
+            return self.lose_card(team_id.as_ref(), channel, ts).await;
+        }
         let (event, before) = event.unfold();
         let is_edit = before.is_some();
         // Slack reports a preview of a link as a change, too.
@@ -237,6 +240,21 @@ impl Inbound {
             Some(_) | None => {}
         }
         self.remember(event_id.as_deref());
+        Ok(())
+    }
+
+    /// Lets the card of an open question be shown again, if that is what was deleted.
+    async fn lose_card(&self, team: Option<&String>, channel: &str, ts: &str) -> Result<(), NotStored> {
+        // Slack sends it again if that takes too long.
+        self.broker.loaded().await;
+        let Some(id) = self.broker.find_anywhere(|broker| broker.by_message(channel, ts)).await else { return Ok(()) };
+        if !self.is_our_team(team).await? {
+            return Ok(());
+        }
+        let ask = self.load(id, channel).await?;
+        if let Some(route) = ask.and_then(|ask| route(&ask, channel)) {
+            apply(&self.broker, id, WidgetEvent::Gone(ts.to_owned()).on(route)).await?;
+        }
         Ok(())
     }
 

@@ -272,9 +272,20 @@ pub(super) struct MessageEvent {
     /// Of a change: the message as it is now, and as it was.
     message: Option<Box<Self>>,
     previous_message: Option<Box<Self>>,
+    deleted_ts: Option<String>,
 }
 
 impl MessageEvent {
+    /// The channel and the `ts` of a message that was deleted. Of one with replies Slack says that it changed into a mark.
+    pub(super) fn deleted(&self) -> Option<(&String, &String)> {
+        let ts = match (self.subtype.as_deref()?, &self.message) {
+            ("message_deleted", _) => self.deleted_ts.as_ref(),
+            ("message_changed", Some(mark)) if mark.subtype.as_deref() == Some("tombstone") => mark.ts.as_ref(),
+            _ => None,
+        };
+        self.channel.as_ref().zip(ts)
+    }
+
     /// The message that the event is about and, if it was changed, what it said before.
     pub(super) fn unfold(self) -> (Self, Option<String>) {
         let is_change = self.subtype.as_deref() == Some("message_changed");

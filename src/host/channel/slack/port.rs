@@ -102,16 +102,25 @@ impl Channel for Slack {
         }
     }
 
-    /// Posts a reminder in the thread of the card.
-    async fn remind(&self, ask: &Ask, route: usize) {
-        let Some(widget) = ask.widgets.get(route) else { return };
-        let (chat, Some(ts)) = (&widget.route.chat, widget.messages().next_back()) else { return };
-        let Stage::Open { answer_by, .. } = ask.stage else { return };
+    /// Posts a reminder in the thread of the card. Slack posts a reply to a message that was deleted into the channel itself,
+    /// so askd looks first whether the card is there.
+    async fn remind(&self, ask: &Ask, route: usize) -> Option<String> {
+        let widget = ask.widgets.get(route)?;
+        let (chat, ts) = (&widget.route.chat, widget.messages().next_back()?);
+        let Stage::Open { answer_by, .. } = ask.stage else { return None };
+        if matches!(self.parent(chat, ts).await, Ok(None)) {
+            return Some(ts.to_owned());
+        }
         let message = render::reminder(answer_by);
         let mut body = body(chat, &message);
         body["thread_ts"] = json!(ts);
-        if let Err(error) = self.post_message(chat, &body).await {
-            tracing::warn!(ask = %ask.id, %error, "could not post a reminder");
+        match self.post_message(chat, &body).await {
+            Ok(_) => None,
+            Err(CallError::Refused { code, .. }) if code == "thread_not_found" => Some(ts.to_owned()),
+            Err(error) => {
+                tracing::warn!(ask = %ask.id, %error, "could not post a reminder");
+                None
+            }
         }
     }
 

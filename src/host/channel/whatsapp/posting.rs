@@ -122,19 +122,16 @@ impl Channel for Whatsapp {
 
     /// Reminds the person of a question that they have, in a message that quotes it and is tried once. The core decides
     /// when a reminder is due.
-    async fn remind(&self, ask: &Ask, route: usize) {
-        let Some((_, to)) = displayed(ask, route) else { return };
+    async fn remind(&self, ask: &Ask, route: usize) -> Option<String> {
+        let (_, to) = displayed(ask, route)?;
         if !self.0.contacts.window_is_open(to) {
             tracing::info!(ask = %ask.id, "a reminder is left out: the person has not written within 24 hours");
-            return;
+            return None;
         }
-        let Some(slot) = self.0.outbox.slot(to, None).await else { return };
+        let slot = self.0.outbox.slot(to, None).await?;
         // After the wait the question may be settled, or another person may be asked.
-        let Some(broker) = self.broker() else { return };
-        let Ok(Some(ask)) = broker.get(ask.id).await else { return };
-        let Some((widget, _)) = displayed(&ask, route).filter(|(_, now)| *now == to && ask.outcome().is_none()) else {
-            return;
-        };
+        let ask = self.broker()?.get(ask.id).await.ok()??;
+        let (widget, _) = displayed(&ask, route).filter(|(_, now)| *now == to && ask.outcome().is_none())?;
         let question = widget.one_by_one.index;
         let current = |message: &&str| widget.question_of(message) == Some(question);
         let quotes = widget.messages().rev().find(current).or(widget.messages().next_back());
@@ -147,6 +144,7 @@ impl Channel for Whatsapp {
             // The next reminder will be sent.
             Sent::Refused(_) | Sent::Lost(_) | Sent::NotBegun => {}
         }
+        None
     }
 
     fn problem(&self) -> Option<Problem> {

@@ -108,7 +108,7 @@ test('a form is filled, what is missing is pointed out, and nothing typed is los
   await form.locator('input[type=checkbox]').nth(0).click();
   await form.locator('textarea, input.field').last().fill('The tests are green.');
   await form.getByRole('button', { name: 'Submit' }).click();
-  await page.getByText('Please also answer: Tell the customers?').waitFor();
+  await page.getByText('Please answer: Tell the customers?').waitFor();
   await shoot('slack-form-missing');
   assert.equal(await form.locator('textarea, input.field').last().inputValue(), 'The tests are green.');
   await form.locator('input[type=radio]').nth(0).click();

@@ -159,8 +159,8 @@ fn what_does_not_fit_changes_nothing_and_says_why() {
     let before = world.store();
     for (answers, words) in [
         (json!({"Which?": "c", "Sure?": "yes"}), "\"c\" is not an option of \"Which?\". Choose from: \"a\", \"b\"."),
-        (json!({"Which?": "a"}), "Please also answer: Sure?"),
-        (json!({}), "Please also answer: Which?; Sure?"),
+        (json!({"Which?": "a"}), "Please answer: Sure?"),
+        (json!({}), "Please answer: Which?; Sure?"),
         (json!({"Which?": "a", "Sure?": "perhaps"}), "\"Yes\", \"No\""),
         (json!({"Which?": ["a", "b"], "Sure?": "no"}), "takes one answer."),
         (

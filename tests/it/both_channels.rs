@@ -71,7 +71,7 @@ async fn answers_so_far_belong_to_one_person_and_one_card() {
     // The other half, on the other card, by another person: that is not the whole.
     let half = [("text:1", Act::Type("because".to_owned()))];
     world.slack.submit(CHANNEL, &card.ts, &half, "submit", ALICE).await.unwrap();
-    let told = || world.slack.ephemerals(ALICE).into_iter().rfind(|note| note.text.contains("Please also answer"));
+    let told = || world.slack.ephemerals(ALICE).into_iter().rfind(|note| note.text.contains("Please answer"));
     let note = world.slack.wait_for(SOON, told).await.expect("a private note");
     assert!(note.text.contains("First?"), "{}", note.text);
     assert!(world.response_now("r1").is_none());

@@ -162,7 +162,7 @@ async fn a_form_and_a_thread_answer_after_the_timeout_too() {
     assert!(card.has_action("choice:0") && card.has_action("text:1") && !card.has_action("dismiss"));
     let half = [("choice:0", Act::Choose(vec!["1".to_owned()]))];
     world.slack.submit(CHANNEL, &card.ts, &half, "submit", ALICE).await.unwrap();
-    let missing = world.told(ALICE, "Please also answer").await;
+    let missing = world.told(ALICE, "Please answer").await;
     assert!(missing.text.contains("Why now?"), "{}", missing.text);
     assert_eq!(world.slack.message(CHANNEL, &card.ts).unwrap().edits, card.edits, "what was chosen is not lost");
     world.slack.submit(CHANNEL, &card.ts, &[("text:1", Act::Type("because".into()))], "submit", ALICE).await.unwrap();

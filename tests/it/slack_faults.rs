@@ -246,6 +246,14 @@ async fn a_definite_failure_is_tried_again_and_says_so() {
     let response = world.response("r2").await;
     assert_eq!(response["error"], "Max retries exceeded");
     assert_eq!(response["result"]["retryReason"], "Max retries (0) exceeded");
+    let mut once_more = choice("Once more?", &["a", "b"]);
+    once_more["maxRetries"] = json!(1);
+    world.slack.faults().next(POST, FaultKind::Error("service_unavailable".into()), 2);
+    world.ask("r3", once_more);
+    world.response("r3").await;
+    for said in ["(attempt 1/4)", "(attempt 1/1)", "(attempt 2/2)"] {
+        assert!(world.log().contains(&format!("UI failed to render question {said}")), "{said}: {}", world.log());
+    }
 }
 
 #[tokio::test]

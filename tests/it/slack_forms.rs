@@ -36,7 +36,7 @@ async fn a_form_is_answered_in_one_go_and_what_is_missing_is_pointed_out() {
         let half = [("choice:0", chosen(&["0"])), ("text:3", typed("because"))];
         let delivery = world.slack.submit(CHANNEL, &card.ts, &half, "submit", ALICE).await.expect("sent");
         assert!(delivery.acknowledged);
-        let note = world.told(ALICE, "Please also answer").await;
+        let note = world.told(ALICE, "Please answer").await;
         assert!(note.text.contains("Which targets?") && note.text.contains("Mail the customers?"), "{}", note.text);
         assert!(!note.text.contains("Why now?") && !note.text.contains("Anything else?"), "{}", note.text);
         assert_eq!(world.store(), before, "nothing was changed");
@@ -176,7 +176,7 @@ async fn a_card_from_before_the_modal_is_answered_as_it_was_drawn() {
         payload["state"]["values"] = json!({block("t0"): {"text:0": {"type": "plain_text_input", "value": typed}}});
         assert_eq!(world.slack.send_raw(Raw::interaction(&world.slack, &url, &payload)).await.status, Some(200));
         if typed.is_null() {
-            world.told(ALICE, "Please also answer").await;
+            world.told(ALICE, "Please answer").await;
         }
     }
     assert_eq!(world.response("r1").await["result"]["answers"], json!({"Which?": "mine"}));
@@ -207,7 +207,7 @@ async fn a_choice_in_a_form_can_be_taken_back_for_a_text() {
     // "Other" without words is no skip, though the question may be skipped.
     let blank = [("choice:0", chosen(&["other"])), ("choice:1", chosen(&["other"]))];
     world.slack.submit(CHANNEL, &card.ts, &blank, "submit", ALICE).await.expect("sent");
-    let note = world.told(ALICE, "Please also answer").await;
+    let note = world.told(ALICE, "Please answer").await;
     assert!(note.text.contains("Two?") && !note.text.contains("One?"), "{}", note.text);
     assert!(world.response_now("r1").is_none());
     let other = [("choice:0", chosen(&["other"])), ("choice:1", chosen(&["skip"]))];

@@ -1,8 +1,8 @@
-//! What people do around a card in Slack that is no click: edits in its thread, and its deletion.
+//! What people do around a card in Slack that is no click: edits and files in its thread, and its deletion.
 
 use crate::harness::{SOON, World, choice};
 use crate::in_slack::{ALICE, BOB, CHANNEL, Mode, STRANGER, in_slack};
-use askd_sim::slack::{EVENTS, FaultKind, Message};
+use askd_sim::slack::{EVENTS, FaultKind, Message, Raw};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -95,4 +95,56 @@ async fn a_reminder_finds_out_that_the_card_is_gone() {
     assert!(world.slack.messages(CHANNEL).iter().all(|message| !other(message)), "no reminder without its card");
     world.slack.click(CHANNEL, &again.ts, "pick:0:0", ALICE).await.expect("sent");
     world.response("r1").await;
+}
+
+/// Sends a reply with a file.
+async fn with_a_file(world: &World, card: &Message, text: &str) {
+    let (seconds, micros) = card.ts.split_once('.').unwrap();
+    let ts = format!("{}.{micros}", seconds.parse::<u64>().unwrap() + 1);
+    let event = json!({"type": "message", "subtype": "file_share", "channel": CHANNEL, "user": ALICE, "text": text,
+        "ts": ts, "thread_ts": card.ts, "files": [{"id": "F1", "name": "plan.pdf"}]});
+    let payload = world.slack.event_payload(&event);
+    let url = format!("{}/slack/events", world.url());
+    assert_eq!(world.slack.send_raw(Raw::event(&world.slack, &url, &payload)).await.status, Some(200));
+}
+
+#[tokio::test]
+async fn who_sends_a_file_with_words_is_told_that_only_the_words_were_taken() {
+    let world = in_slack(Mode::Http).start().await;
+    let ask = async |id: &str, ask| {
+        world.ask(id, ask);
+        let card = world.card(CHANNEL).await;
+        world.stored(&card.ts).await;
+        card
+    };
+    let card = ask("r1", choice("Which?", &["React", "Vue"])).await;
+    with_a_file(&world, &card, "see the plan").await;
+    let hint = world.told(ALICE, "not one of the options").await;
+    assert!(hint.text.starts_with("askd does not read files. "), "{}", hint.text);
+    with_a_file(&world, &card, "2").await;
+    let note = world.told(ALICE, "taken").await;
+    assert_eq!(note.text, "askd does not read files. Your words were taken.");
+    assert_eq!(world.response("r1").await["result"]["answers"], json!({"Which?": "Vue"}));
+    world.all_closed(SOON).await;
+    let two = json!({"questions": [{"question": "Why?"}, {"question": "When?"}]});
+    let card = ask("r2", two).await;
+    with_a_file(&world, &card, "because").await;
+    let hint = world.told(ALICE, "Several questions").await;
+    assert_eq!(hint.text, "askd does not read files. Several questions: please answer them on the card.");
+    assert!(world.response_now("r2").is_none());
+}
+
+#[tokio::test]
+async fn a_number_that_is_the_label_of_another_option_is_asked_back() {
+    let world = in_slack(Mode::Http).start().await;
+    world.ask("r1", choice("How many?", &["2", "1", "more"]));
+    let card = world.card(CHANNEL).await;
+    world.stored(&card.ts).await;
+    let reply = |text| world.slack.reply_in_thread(CHANNEL, &card.ts, ALICE, text).expect("sent");
+    reply("2");
+    let hint = world.told(ALICE, "One option has that name").await;
+    assert!(hint.text.contains("1. 2\n2. 1\n3. more\nWrite the number with a dot"), "{}", hint.text);
+    assert!(world.response_now("r1").is_none());
+    reply("2.");
+    assert_eq!(world.response("r1").await["result"]["answers"], json!({"How many?": "1"}));
 }

@@ -243,9 +243,11 @@ fn say(ask: &Ask, fact: &Fact) {
         ),
         Fact::NotShown { route, attempt } => {
             let channel = ask.route(*route).map(|route| route.channel.as_str());
-            let retries = ask.rules.max_retries.max(1);
+            // The first try, and the retries. Those that follow do not count.
+            let tries = ask.rules.max_retries.saturating_add(1);
+            let attempt = ask.widgets.get(*route).map_or(*attempt, |widget| widget.nth_try(*attempt)).min(tries);
             tracing::warn!(
-                ask = %ask.id, group = %ask.group, channel, "UI failed to render question (attempt {attempt}/{retries})"
+                ask = %ask.id, group = %ask.group, channel, "UI failed to render question (attempt {attempt}/{tries})"
             );
         }
         Fact::Settled => {

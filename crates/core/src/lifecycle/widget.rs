@@ -191,7 +191,12 @@ impl Widget {
 
     /// Which try of the question that is on its way this is, from 1.
     pub(super) fn tries(&self) -> u8 {
-        self.attempt.saturating_sub(self.one_by_one.first_attempt.max(1)).saturating_add(1)
+        self.nth_try(self.attempt)
+    }
+
+    /// The same of an earlier attempt.
+    pub fn nth_try(&self, attempt: u8) -> u8 {
+        attempt.saturating_sub(self.one_by_one.first_attempt.max(1)).saturating_add(1)
     }
 
     /// Waits in our own queue.

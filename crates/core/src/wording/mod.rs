@@ -178,7 +178,7 @@ pub fn refusal(refusal: &Refusal) -> String {
         Refusal::NotAskedHere => NOT_ASKED_HERE.to_owned(),
         Refusal::MayNotAllow { id } => may_not_allow(id),
         Refusal::NotBlocked { by } => not_blocked(by.as_ref()),
-        Refusal::Missing { questions } => format!("Please also answer: {}", questions.join("; ")),
+        Refusal::Missing { questions } => format!("Please answer: {}", questions.join("; ")),
         Refusal::NoSuchQuestion { name } => {
             format!("No question {name:?} here. Use its id or its whole text.")
         }

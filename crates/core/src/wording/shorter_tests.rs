@@ -114,11 +114,14 @@ fn on_slack() -> Vec<(String, String)> {
             "Only people of the workspace that askd belongs to may answer here. Nothing was changed.",
             OTHER_TEAM.to_owned(),
         ),
-        ("This card has several questions: please answer them with the form, not in the thread.", thread_hint(None)),
+        (
+            "This card has several questions: please answer them with the form, not in the thread.",
+            thread_hint(None, "", false),
+        ),
         (
             "That is not one of the answers. Write one of these, or its number: \"JWT\", \"Cookies\", \"OAuth\". Anything \
              else goes through the card.",
-            thread_hint(auth.first()),
+            thread_hint(auth.first(), "", false),
         ),
     ];
     pairs.map(|(before, now)| (before.to_owned(), now)).into()

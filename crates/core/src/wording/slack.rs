@@ -1,5 +1,6 @@
 //! The sentences that only Slack shows. Texts marked *exact* are part of the contract.
 
+use super::whatsapp::{Unfit, why_unfit};
 use super::{ended, list, told};
 use crate::{AskState, Outcome, Question};
 
@@ -133,16 +134,31 @@ pub const NOT_ASKED_HERE: &str = "This question belongs to another channel.";
 /// To a person of another workspace.
 pub const OTHER_TEAM: &str = "Only members of this workspace can answer.";
 
-/// To a person who wrote something in a card's thread that is no answer.
-pub fn thread_hint(question: Option<&Question>) -> String {
-    let Some(question) = question else { return "Several questions: please answer them on the card.".to_owned() };
-    if question.kind == super::Kind::Text {
-        return "Please answer in words: askd does not read files.".to_owned();
+/// To a person who sent a file with their answer.
+pub const SLACK_WORDS_TAKEN: &str = "askd does not read files. Your words were taken.";
+
+/// To a person who wrote something in a card's thread that is no answer, or sent it with files.
+pub fn thread_hint(question: Option<&Question>, typed: &str, files: bool) -> String {
+    match question {
+        Some(question) if question.kind == super::Kind::Text => {
+            "Please answer in words: askd does not read files.".to_owned()
+        }
+        _ if files => format!("askd does not read files. {}", hint(question, typed)),
+        _ => hint(question, typed),
+    }
+}
+
+fn hint(question: Option<&Question>, typed: &str) -> String {
+    let Some(question) = question else { return SEVERAL.to_owned() };
+    if question.choice(typed).is_some() {
+        return why_unfit(&Unfit::TwoMeanings, question);
     }
     let labels: Vec<String> = question.choices.iter().map(|choice| choice.label.clone()).collect();
     let other = if question.custom { " Anything else: use the card." } else { "" };
     format!("That is not one of the options. Reply with one, or its number: {}.{other}", list(&labels))
 }
+
+const SEVERAL: &str = "Several questions: please answer them on the card.";
 
 /// To a person who edited a message in a card's thread.
 pub fn slack_edited(ask: &AskState) -> String {
@@ -152,7 +168,7 @@ pub fn slack_edited(ask: &AskState) -> String {
             format!("The first answer stands: \"{}\".", told(answers, questions))
         }
         Some(outcome) if !ask.is_late_open() => ended(outcome, questions),
-        _ if questions.len() > 1 => thread_hint(None),
+        _ if questions.len() > 1 => SEVERAL.to_owned(),
         _ => "Please send a new reply.".to_owned(),
     };
     format!("Edits are not read. {next}")

@@ -150,7 +150,7 @@ pub fn how_to_reply_late(question: &Question, code: &str) -> String {
 /// Up to how many options a refusal names; the question above it has all of them.
 const NAMED: usize = 3;
 
-fn why_unfit(unfit: &Unfit, question: &Question) -> String {
+pub(super) fn why_unfit(unfit: &Unfit, question: &Question) -> String {
     let count = question.choices.len();
     let options = |between: &str, or: &str| {
         let each = |(n, choice): (usize, &Choice)| format!("{}{between}{}", n + 1, choice.label);

@@ -137,7 +137,7 @@ impl Inbound {
                 self.offer_modal(&ask, route, actor, interaction);
                 return Ok(());
             };
-            self.act(&ask, route, actor, event, key.as_deref()).await
+            self.act(&ask, route, actor, event, key.as_deref()).await.map(drop)
         };
         // In this order, so that the reply does not wait until the card is recorded.
         let adopting = async { self.adopt_card(&ask, route, &container.message_ts) };
@@ -162,7 +162,7 @@ impl Inbound {
         if !event.is_reply() || !is_changed || self.was_seen(event_id.as_deref()) {
             return Ok(());
         }
-        let is_later = event.is_later();
+        let (is_later, has_files) = (event.is_later(), event.has_files());
         let MessageEvent {
             ts,
             user: Some(user),
@@ -219,7 +219,8 @@ impl Inbound {
         let message = format!("{}:{}", actor.channel, ts.unwrap_or_default());
         let was_told = ask.was_told(&message);
         let heard = Heard { message, at: None, names: Names::Message };
-        match understood(&ask, &text::typed(&typed), heard) {
+        let typed = text::typed(&typed);
+        match understood(&ask, &typed, heard) {
             // Under a closed card, what neither was an answer nor looks like one is talk.
             reply if is_edit => {
                 if may_answer || is_responder && (was_told || reply.is_some()) {
@@ -228,14 +229,16 @@ impl Inbound {
             }
             Some(reply) if is_later => {
                 let event = Event::Replied { source: Source::Route(route), person: actor.person.clone(), reply };
-                self.act(&ask, route, &actor, event, event_id.as_deref()).await?;
+                if self.act(&ask, route, &actor, event, event_id.as_deref()).await? && has_files {
+                    self.tell(&actor, wording::SLACK_WORDS_TAKEN);
+                }
             }
             // A message older than the card is not about it.
             Some(_) if may_answer => self.tell(&actor, wording::FROM_BEFORE),
             // People may discuss the answer in the thread. Only those who may answer are told how.
             None if may_answer => {
                 let question = if let [question] = &*ask.content.questions { Some(question) } else { None };
-                self.tell(&actor, &wording::thread_hint(question));
+                self.tell(&actor, &wording::thread_hint(question, typed.trim(), has_files));
             }
             Some(_) | None => {}
         }
@@ -268,7 +271,8 @@ impl Inbound {
         }
     }
 
-    /// Lets the broker settle or lift what this action is about. When this returns, the result is on stable storage.
+    /// Lets the broker settle or lift what this action is about; `false` if it refuses. When this returns, the result is on
+    /// stable storage.
     async fn act(
         &self,
         ask: &Ask,
@@ -276,15 +280,18 @@ impl Inbound {
         actor: &Actor,
         event: Event,
         key: Option<&str>,
-    ) -> Result<(), NotStored> {
+    ) -> Result<bool, NotStored> {
         // "anyone" means anyone of the team, and not the guests of a shared channel.
         let anyone = ask.widgets[route].route.responders == Responders::Anyone;
         if anyone && actor.team.is_some() && self.is_our_team(actor.team.as_ref()).await == Ok(false) {
             self.refuse(actor, Some(ask), &Refusal::OtherTeam);
-            return Ok(());
+            return Ok(false);
         }
         match apply(&self.broker, ask.id, event).await? {
-            Some((_, None)) => self.remember(key),
+            Some((_, None)) => {
+                self.remember(key);
+                return Ok(true);
+            }
             Some((_, Some(refusal))) => {
                 let late = matches!(refusal, Refusal::Settled { .. } | Refusal::NotBlocked { .. });
                 // A second copy of a reply that was taken is not late.
@@ -294,7 +301,7 @@ impl Inbound {
             }
             None => self.unknown_question(actor, ask.id),
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Opens the modal for an answer in words. Whether such an answer is taken is decided when it is sent.

@@ -4,6 +4,7 @@
 use super::render::{OTHER, SKIP};
 use super::text;
 use askd_core::{AskId, Given, Reply};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -273,6 +274,7 @@ pub(super) struct MessageEvent {
     message: Option<Box<Self>>,
     previous_message: Option<Box<Self>>,
     deleted_ts: Option<String>,
+    files: Vec<IgnoredAny>,
 }
 
 impl MessageEvent {
@@ -301,6 +303,10 @@ impl MessageEvent {
     pub(super) fn is_reply(&self) -> bool {
         let written = matches!(self.subtype.as_deref(), None | Some("thread_broadcast" | "file_share"));
         self.kind == "message" && written && self.bot_id.is_none() && self.app_id.is_none()
+    }
+
+    pub(super) fn has_files(&self) -> bool {
+        !self.files.is_empty() || self.subtype.as_deref() == Some("file_share")
     }
 
     /// Whether it was written after the card of its thread, by Slack's clock. A message without a time counts as older.

@@ -37,7 +37,7 @@ async fn a_number_out_of_range_is_asked_back() {
     let world = asked(choice("Which?", &["a", "b", "c"]), "Which?").await;
     let before = world.records();
     world.writes(ADA, "7").await;
-    world.shown(ADA, "Please pick 1-3, or answer in words").await;
+    world.shown(ADA, "Please pick 1-3, or answer in words: a number alone picks an option.").await;
     world.writes(ADA, "1,2").await;
     world.shown(ADA, "Please pick one of 1-3.").await;
     assert!(before == world.records());

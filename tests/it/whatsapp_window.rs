@@ -140,6 +140,21 @@ async fn without_a_template_the_agent_is_told_at_once_or_the_next_route_is_used(
     assert_eq!(world.response("r1").await["result"]["answered_by"]["id"], BOB);
 }
 
+/// The next route is shown too; the question still follows as soon as the person writes.
+#[tokio::test]
+async fn what_is_held_is_shown_there_too_once_the_person_writes_after_the_next_route_was_used() {
+    let routes = format!("{TO_ADA}, {{ channel = \"web\" }}");
+    let world = on_whatsapp(with_template(), &routes, TEMPLATE).await;
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    invited(&world).await;
+    let in_the_inbox = || world.open().first().is_some_and(|ask| ask["channel"] == "web").then_some(());
+    world.passes(Duration::from_secs(60), "the inbox to show it", in_the_inbox).await;
+    world.writes(ADA, "hello").await;
+    world.shown(ADA, "Which?").await;
+    world.writes(ADA, "2").await;
+    assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "b");
+}
+
 #[tokio::test]
 async fn a_late_131047_is_met_with_the_template_once() {
     let world = on_whatsapp(with_template(), TO_ADA, TEMPLATE).await;

@@ -166,7 +166,7 @@ pub(super) fn why_unfit(unfit: &Unfit, question: &Question) -> String {
     match unfit {
         Unfit::NoText => format!("I can only read text as an answer. {how}"),
         Unfit::NoSuchNumber if question.takes_text() => {
-            format!("Please pick 1-{count}, or answer in words (\"12 servers\", not \"12\").")
+            format!("Please pick 1-{count}, or answer in words: a number alone picks an option.")
         }
         Unfit::NotOffered if count <= NAMED => format!("Please reply {}.", options(" for ", " or ")),
         Unfit::NoSuchNumber | Unfit::NotOffered => format!("Please pick 1-{count}."),

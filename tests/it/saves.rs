@@ -353,6 +353,28 @@ fn an_ask_on_which_askd_panics_is_set_aside_and_the_others_go_on() {
 }
 
 #[test]
+fn a_question_that_was_set_aside_is_not_said_to_be_withdrawn() {
+    let remote = Remote::of(World::empty().env("ASKD_PANIC_AT", "step:The bad one"));
+    let agent = remote.agent("g");
+    let asks = |request_id: &str| {
+        let request =
+            json!({"request_id": request_id, "title": "The bad one", "questions": [{"question": request_id}]});
+        assert_eq!(agent.call("POST", "/asks", &request.to_string()).0, 201);
+    };
+    asks("r1");
+    let (status, problem) = agent.call("DELETE", "/asks/r1", "");
+    assert_eq!((status, &problem["title"]), (500, &json!("Set aside")), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("set it aside, so no answer will come"), "{problem}");
+    assert_eq!(agent.call("DELETE", "/asks/r1", "").0, 404);
+    asks("r2");
+    let told = Client::modern(agent).call(1, "ask_user_cancel", &json!({"question_id": "r2"}));
+    assert!(told.is_error && told.text.contains("set it aside"), "{told:?}");
+    assert_eq!(remote.world.log().matches("has set it aside").count(), 2);
+    let folder = remote.world.data().join("ipc/g");
+    assert!(!folder.exists(), "nobody reads a response there");
+}
+
+#[test]
 fn a_lane_has_a_runner_after_a_panic() {
     let mut world = panics("act");
     let agent = world.group("g");

@@ -46,10 +46,11 @@ pub(super) fn unavailable<T>(detail: &str) -> Result<T, Problem> {
     problem(StatusCode::SERVICE_UNAVAILABLE, "Not now", detail)
 }
 
-/// What a caller is told whose change could not be stored. Each of these calls may be made again.
+/// What a caller is told whose change did not happen.
 pub(super) fn unstored(failure: &Failure) -> &'static str {
     match failure {
         Failure::InDoubt => "It may have been stored, or not; askd writes it again until it is. Try again.",
+        Failure::Broken => wording::SET_ASIDE,
         _ => "It could not be stored. Try again.",
     }
 }
@@ -103,11 +104,16 @@ impl Agents {
     pub(super) async fn apply(&self, id: AskId, event: Event) -> Result<Arc<Ask>, Problem> {
         match self.broker.apply(id, event).await {
             Ok(ask) | Err(Failure::Refused(_, ask)) => Ok(ask),
-            Err(Failure::Unknown | Failure::Broken) => {
-                problem(StatusCode::NOT_FOUND, "No such question", "It was forgotten.")
-            }
-            Err(failure @ (Failure::NotStored | Failure::InDoubt)) => unavailable(unstored(&failure)),
+            Err(Failure::Unknown) => problem(StatusCode::NOT_FOUND, "No such question", "It was forgotten."),
+            Err(failure) => not_done(&failure),
         }
+    }
+}
+
+fn not_done<T>(failure: &Failure) -> Result<T, Problem> {
+    match failure {
+        Failure::Broken => problem(StatusCode::INTERNAL_SERVER_ERROR, "Set aside", unstored(failure)),
+        _ => unavailable(unstored(failure)),
     }
 }
 
@@ -348,6 +354,6 @@ pub(super) async fn withdraw(
     };
     match agents.broker.withdraw(&caller.holder.group, &request_id).await {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
-        Err(failure) => unavailable(unstored(&failure)),
+        Err(failure) => not_done(&failure),
     }
 }

@@ -29,7 +29,8 @@ impl Broker {
                 );
                 self.drop_ask(&ask);
                 let _nobody = self.0.changes.send(id);
-                let told = ask.waiters.iter().filter_map(|waiter| told(&ask, waiter)).collect();
+                let files = ask.waiters.iter().filter(|waiter| waiter.carrier.is_file());
+                let told = files.filter_map(|waiter| told(&ask, waiter)).collect();
                 errands.extend(self.own_errands(&ask, told));
             }
             Ok(Ok(None)) => tracing::error!(ask = %id, "askd panicked on a question that is not stored"),

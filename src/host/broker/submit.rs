@@ -317,8 +317,8 @@ impl Broker {
             return Ok(());
         };
         match self.apply(id, WaiterEvent::Withdrawn.of(request_id.clone())).await {
-            Err(failure @ (Failure::NotStored | Failure::InDoubt)) => Err(failure),
-            Ok(_) | Err(Failure::Unknown | Failure::Refused(..) | Failure::Broken) => Ok(()),
+            Err(failure @ (Failure::NotStored | Failure::InDoubt | Failure::Broken)) => Err(failure),
+            Ok(_) | Err(Failure::Unknown | Failure::Refused(..)) => Ok(()),
         }
     }
 }

@@ -46,6 +46,10 @@ pub fn error(outcome: &Outcome, questions: &Questions) -> Option<String> {
 /// What is said of a question that the agent or an operator took back. *Exact.*
 pub const WITHDRAWN: &str = "ask_user cancelled: the question was withdrawn.";
 
+/// What an agent is told of a question on which askd panicked.
+pub const SET_ASIDE: &str = "askd failed on this question and set it aside, so no answer will come. The operator's log says why. \
+                             Do not ask it again unchanged.";
+
 /// `retryReason` of a response. *Exact.*
 pub fn retry_reason(outcome: &Outcome) -> Option<String> {
     match outcome {
@@ -237,9 +241,7 @@ pub fn rejection(rejection: &Rejection) -> String {
             "rate_limited: {limit} calls have joined this question, the limit for one question. Wait for its answer with \
              one of them, or ask again once it is closed."
         ),
-        Rejection::SetAside => "askd failed on this question and set it aside, so no answer will come. The \
-                                operator's log says why. Do not ask it again unchanged."
-            .to_owned(),
+        Rejection::SetAside => SET_ASIDE.to_owned(),
     }
 }
 

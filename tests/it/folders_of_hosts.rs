@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// Longer than a daemon waits before it looks again at folders and at what others have stored.
 const LOOKED: Duration = Duration::from_secs(7);
+/// After this long without a sign of life a process counts as dead.
+const DEAD: Duration = Duration::from_secs(17);
 
 const SILENT: &str = "The agent's host does not answer; it gets this when it is back.";
 
@@ -297,6 +299,25 @@ async fn a_response_that_a_host_may_have_lost_is_written_again() {
     cluster.start(1);
     thread::sleep(LOOKED);
     assert_eq!(agent.response("r2"), None, "it was taken");
+}
+
+/// Another daemon takes the call that joins, and sees no signs of life in the folder.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_of_a_dead_process_is_replaced_by_one_that_joins_at_another_daemon() {
+    let Some(cluster) = Cluster::of(2).await else { return };
+    let mut request = deploy();
+    (request["idempotency_key"], request["process"]) = ("deploy".into(), "died".into());
+    let folder = cluster.hosts[1].world.group("research");
+    folder.ask("dead", &request);
+    meanwhile(|| folder.status_of("dead"));
+    // Its process gives no sign of life.
+    tokio::time::sleep(DEAD).await;
+    let over_http = cluster.agent(0, "research");
+    (request["request_id"], request["process"]) = ("successor".into(), "lives".into());
+    assert_eq!(meanwhile(|| over_http.call("POST", "/asks", &request.to_string())).0, 201);
+    let replaced = "select line from askd.audit where line::text like '%call_replaced%'";
+    let line = meanwhile(|| within(SOON, "the dead one to be replaced", || cluster.database.query(replaced).pop()));
+    assert!(line.contains("\"dead\""), "{line}");
 }
 
 /// `askd group move`, as an operator runs it on this host.

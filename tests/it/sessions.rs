@@ -435,6 +435,27 @@ fn a_call_of_a_dead_process_that_another_one_replaces_stops_no_session() {
     assert!(!whats(&world).iter().any(|what| what == "stopped"));
 }
 
+/// What a call is replaced by came before the restart.
+#[test]
+fn a_call_of_a_process_that_died_around_a_restart_is_replaced() {
+    let mut world = with_session("", "").started();
+    let agent = world.group("g");
+    let _lives = Alive::new(&agent, "lives");
+    let dying = Alive::new(&agent, "died");
+    for (id, process) in [("dead", "died"), ("successor", "lives")] {
+        agent.ask(id, &and(question(), &json!({"session_id": "s", "process": process})));
+        agent.status_of(id);
+    }
+    drop(dying);
+    // Longer than askd looks after a call.
+    world.later(Duration::from_secs(1_500));
+    world.terminate();
+    world.start();
+    let replaced = || world.audit().into_iter().find(|line| line["what"] == "call_replaced");
+    let gone = world.passing(3 * JUDGED, "the dead one to be replaced", replaced);
+    assert_eq!(gone["request_id"], "dead");
+}
+
 #[test]
 fn a_session_that_makes_no_sense_is_named() {
     for (session, rules, key) in [

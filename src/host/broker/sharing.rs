@@ -212,6 +212,7 @@ impl Broker {
             let newest = self.0.store.cached(ask.id);
             index.insert(newest.as_deref().unwrap_or(ask), set_by);
         });
+        self.replace_dead_of(ask, None);
         let _nobody = self.0.changes.send(ask.id);
     }
 

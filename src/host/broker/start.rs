@@ -159,6 +159,7 @@ impl Broker {
                 self.0.sessions.heartbeats.of(&ask.group, process, now);
             }
         }
+        self.replace_dead_of(ask, Some(now));
         if !self.leads() || self.0.store.ended_well() {
             return;
         }

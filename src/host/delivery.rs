@@ -6,11 +6,13 @@
 //! and how often is the broker's to say.
 
 use super::folders::Folders;
-use crate::ipc::files::Dir;
-use crate::ipc::wire::{ResponseFile, StatusFile, file_bytes, response_for};
-use crate::ipc::{RESPONSES, response_name, status_name, taken_name, unpublished_name, withdrawn_name};
+use crate::ipc::files::{Dir, Stamp};
+use crate::ipc::wire::{ResponseFile, StatusFile, file_bytes, outcome_of, response_for};
+use crate::ipc::{
+    MAX_REQUEST_BYTES, RESPONSES, TAKEN, response_name, status_name, taken_name, unpublished_name, withdrawn_name,
+};
 use crate::sabotage::{crash_point, on};
-use askd_core::{Ask, Group, RequestId, Waiter};
+use askd_core::{Ask, Group, RequestId, Time, Waiter};
 use std::collections::HashSet;
 use std::fmt::Display;
 use std::io;
@@ -127,6 +129,38 @@ pub(super) fn write_at_once(folders: &Folders, group: &Group, response: &Respons
         dir.remove_for_good(&status_name(&request_id))?;
     }
     Ok(())
+}
+
+/// How many names of a folder are looked through for responses of calls that their ask has forgotten.
+const MANY: usize = 20_000;
+
+/// The responses that calls of a blocked ask have not collected, of which it does not know any more: it remembers its last calls
+/// alone. `before`: only those that were written before then.
+pub(super) fn forgotten(folder: &Dir, ask: &Ask, before: Option<Time>) -> io::Result<Vec<String>> {
+    let first = ask.waiters.first().filter(|_| ask.block().is_some());
+    let Some(told) = first.and_then(|first| outcome_of(ask, first)) else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    folder.list()?.part(MANY, |name| {
+        let id = name.strip_prefix(TAKEN).unwrap_or(name).strip_suffix(".json");
+        let Some(id) = id.and_then(|id| id.parse::<RequestId>().ok()) else { return Ok(()) };
+        let is_old = |stamp: Stamp| {
+            let (seconds, _) = stamp.modified();
+            before.is_none_or(|before| Time::from_millis(seconds.saturating_mul(1000)) < before)
+        };
+        if ask.waiter(&id).is_some() || !folder.stat(name)?.is_some_and(is_old) {
+            return Ok(());
+        }
+        let lies = folder.read(name, MAX_REQUEST_BYTES).ok();
+        let lies = lies.and_then(|(bytes, _)| serde_json::from_slice::<ResponseFile>(&bytes).ok());
+        let same = |lies: &ResponseFile| {
+            lies.result.status == told.result.status
+                && lies.error == told.error
+                && lies.result.request_id == id.as_str()
+        };
+        found.extend(lies.is_some_and(|lies| same(&lies)).then(|| name.to_owned()));
+        Ok(())
+    })?;
+    Ok(found)
 }
 
 /// Whether a response is where its waiter looks for it.

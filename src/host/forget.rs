@@ -2,6 +2,7 @@
 //! repeated, and after a crash it has to be.
 
 use super::audit::{self, Together};
+use super::delivery;
 use super::settings::Settings;
 #[cfg(feature = "postgres")]
 use super::store::Waiting;
@@ -73,20 +74,25 @@ fn leave_unnamed(state: &Path, records: &Opened, whom: &Whom) -> io::Result<usiz
 /// Removes what lies in the group's folders for its agent.
 fn collect(ipc: &Path, ask: &Ask) -> io::Result<usize> {
     let mut removed = 0;
-    let mut remove = |folder: &str, names: &[String]| {
-        let folder = match Dir::open(ipc).and_then(|root| root.sub(&format!("{}/{folder}", ask.group))) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            folder => folder?,
-        };
+    let mut remove = |folder: &Dir, names: &[String]| {
         for name in names {
             removed += usize::from(folder.remove_for_good(name)?);
         }
         Ok::<(), io::Error>(())
     };
-    for id in ask.waiters.iter().map(|waiter| &waiter.request_id) {
-        let names = [response_name(id), unpublished_name(id), taken_name(id), withdrawn_name(id), status_name(id)];
-        remove(RESPONSES, &names)?;
+    let folder = |name: &str| match Dir::open(ipc).and_then(|root| root.sub(&format!("{}/{name}", ask.group))) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        folder => folder.map(Some),
+    };
+    if let Some(responses) = folder(RESPONSES)? {
+        for id in ask.waiters.iter().map(|waiter| &waiter.request_id) {
+            let names = [response_name(id), unpublished_name(id), taken_name(id), withdrawn_name(id), status_name(id)];
+            remove(&responses, &names)?;
+        }
+        remove(&responses, &delivery::forgotten(&responses, ask, None)?)?;
     }
-    remove(BRIEFINGS, &[response_name(&ask.id), taken_name(&ask.id), withdrawn_name(&ask.id)])?;
+    if let Some(briefings) = folder(BRIEFINGS)? {
+        remove(&briefings, &[response_name(&ask.id), taken_name(&ask.id), withdrawn_name(&ask.id)])?;
+    }
     Ok(removed)
 }

@@ -36,9 +36,12 @@ pub fn unpublished_name(request_id: &RequestId) -> String {
     format!(".new-{request_id}")
 }
 
+/// How the name of a response begins that its waiter is taking.
+pub const TAKEN: &str = ".taken-";
+
 /// The name of a response that its waiter is taking.
 pub fn taken_name(request_id: &impl Display) -> String {
-    format!(".taken-{request_id}.json")
+    format!("{TAKEN}{request_id}.json")
 }
 
 /// The name of a response that was put out of its waiter's reach.

@@ -5,6 +5,7 @@ use crate::command_line::{err, out};
 use crate::harness::{Agent, SHORTEST, SOON, World, within};
 use crate::mcp_client::Client;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const TOO_OFTEN: &str = "Maximum retry attempts (5) exceeded for: 'Deploy now?'. Please wait for user guidance or \
                          manually mark as completed.";
@@ -349,6 +350,30 @@ fn blocked_calls_do_not_count_for_the_hour_and_do_not_fill_the_disk() {
     }
     agent.ask("r4", &json!({"questions": [named("Other 4?")]}));
     assert!(agent.wait("r4")["error"].as_str().unwrap().contains("max_per_hour_per_group"));
+}
+
+/// It remembers its last calls alone.
+#[test]
+fn responses_of_blocked_calls_that_nobody_collects_do_not_stay_for_good() {
+    let world = World::empty().config("[asks]\nmax_attempts = 1\n").started();
+    let agent = world.group("g");
+    dismissed(&world, &agent, 1..=1, &deploy());
+    agent.take("r1");
+    for number in 0..70 {
+        agent.ask(&format!("b{number}"), &deploy());
+    }
+    (0..70).for_each(|number| drop(agent.wait(&format!("b{number}"))));
+    agent.put_response(
+        "another",
+        &json!({"result": {"status": "blocked", "request_id": "another"}, "error": "not ours"}),
+    );
+    let lying = || crate::harness::names(&agent.path.join("responses"));
+    let hours = |hours: u64| Duration::from_secs(hours * 3600);
+    world.later(hours(23));
+    assert_eq!(status(&agent.take("b0")), "blocked", "who is late gets it all the same");
+    assert_eq!(lying().len(), 70);
+    world.later(hours(2));
+    world.passing(hours(1), "what nobody collects to be removed", || (lying() == ["another.json"]).then_some(()));
 }
 
 #[test]

@@ -148,6 +148,32 @@ async fn a_question_is_forgotten_by_its_code_or_the_beginning_of_its_id_also_aft
     assert!(card.visible_text().contains("Fire Bob?"), "the chat keeps its card");
 }
 
+/// A blocked question remembers its last calls alone.
+#[test]
+fn what_calls_of_a_blocked_question_have_not_collected_is_forgotten_with_it() {
+    let mut world = World::empty().config("[asks]\nmax_attempts = 1\n").started();
+    let agent = world.group("g");
+    let request = json!({"questions": [{"question": "Fire Annabel?", "type": "confirm"}]});
+    agent.ask("r1", &request);
+    assert_eq!(world.answer(&world.open_of("r1"), &json!({"r1_0": "Yes"})).0, 200);
+    agent.take("r1");
+    agent.ask("r2", &request);
+    world.open_of("r2");
+    for number in 0..60 {
+        agent.ask(&format!("b{number}"), &request);
+    }
+    (0..60).for_each(|number| drop(agent.wait(&format!("b{number}"))));
+    let settled = world.call("GET", "/asks?state=settled", None).1;
+    let block = settled["asks"].as_array().unwrap().iter().find(|ask| ask["block"].is_object()).unwrap()["id"].clone();
+    let block = block.as_str().unwrap();
+    assert_eq!(world.call("POST", &format!("/asks/{block}/reset"), Some(&json!({}))).0, 200);
+    world.kept("g", 2);
+    world.terminate();
+    let told = run(forget(&world, &["--ask", block]));
+    assert_eq!(told.status.code(), Some(0), "{}{}", out(&told), err(&told));
+    assert_eq!(names(&agent.path.join("responses")), ["r2.status"]);
+}
+
 #[tokio::test]
 async fn a_code_is_never_the_beginning_of_the_id_of_another_question() {
     let mut world = three().await;

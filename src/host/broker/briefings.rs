@@ -1,10 +1,10 @@
-//! Briefings that no file holds: where several daemons share the records and no host serves a folder of the group, the record of an ask
+//! What briefings say, and those that no file holds: where several daemons share the records and no host serves a folder of the group, the record of an ask
 //! is its briefing, so that every daemon can hand it out and a host's death takes none away.
 
-use super::collect::briefing_of;
 use super::{Broker, Failure};
-use crate::ipc::wire::BriefingFile;
-use askd_core::{AskId, DeliveryEvent, DeliveryState, Group, Taker, Time};
+use crate::ipc::wire::{BriefingFile, outcome_of};
+use askd_core::{Ask, AskId, DeliveryEvent, DeliveryState, Group, Taker, Time, wording};
+use std::io;
 
 impl Broker {
     /// The briefings of a group that nobody has read, the oldest first; at most so many.
@@ -30,4 +30,12 @@ impl Broker {
         let Some((since, _)) = self.briefing_kept(group, id).await else { return Ok(false) };
         self.apply(id, DeliveryEvent::Taken { since }.to(Taker::Briefing)).await.map(|_ask| true)
     }
+}
+
+/// What an agent reads when it starts again; `None`: there is no outcome, or nobody asked for one.
+pub(super) fn briefing_of(ask: &Ask) -> io::Result<Option<BriefingFile>> {
+    let waiter = ask.waiters.iter().find(|waiter| waiter.waits()).or(ask.waiters.first());
+    let Some(response) = waiter.and_then(|waiter| outcome_of(ask, waiter)) else { return Ok(None) };
+    let (text, session_id) = (wording::briefing(ask), ask.session.clone());
+    Ok(Some(BriefingFile { text, session_id, result: serde_json::to_value(&response.result)? }))
 }

@@ -2,18 +2,19 @@
 //! briefing read? Then does what the core asks for: puts a response out of reach, and briefs. Section 7 of the
 //! specification.
 
+use super::briefings::briefing_of;
 use super::errands::Errand;
 use super::{Broker, RETRY};
 use crate::host::delivery::{self, Lies, Look};
 use crate::host::folders::Folders;
 use crate::host::session::Liveness;
 use crate::ipc::files::Dir;
-use crate::ipc::wire::{BriefingFile, file_bytes, outcome_of};
+use crate::ipc::wire::file_bytes;
 use crate::ipc::{BRIEFINGS, RESPONSES, response_name, taken_name, withdrawn_name};
 use crate::sabotage::{crash_point, on};
 use askd_core::{
     Ask, AskId, Delivery, DeliveryEffect, DeliveryEvent, DeliveryState, Event, FollowUpEvent, Group, RequestId, Taker,
-    Time, WaiterEvent, wording,
+    Time, WaiterEvent,
 };
 use std::cell::LazyCell;
 use std::collections::HashMap;
@@ -244,8 +245,8 @@ impl Broker {
     }
 
     fn remove(&self, ask: &Arc<Ask>, all: bool) {
-        let (folders, of) = (self.0.folders.clone(), Arc::clone(ask));
-        self.in_folder(&ask.group, move || remove(&folders, &of, all));
+        let (folders, of, now) = (self.0.folders.clone(), Arc::clone(ask), self.clock().now());
+        self.in_folder(&ask.group, move || remove(&folders, &of, all, now));
     }
 
     /// Tries until the work is done, then reports the result. One thing at a time for an ask, judged by the ask as
@@ -347,7 +348,7 @@ impl Broker {
 }
 
 /// Removes what was put away, and with `all` the briefing too. A failure leaves litter and does no other harm.
-fn remove(folders: &Folders, ask: &Ask, all: bool) {
+fn remove(folders: &Folders, ask: &Ask, all: bool, now: Time) {
     let remove = |folder: &str, names: Vec<String>| -> io::Result<()> {
         if names.is_empty() {
             return Ok(());
@@ -360,21 +361,21 @@ fn remove(folders: &Folders, ask: &Ask, all: bool) {
     if all {
         briefings.push(response_name(&ask.id));
     }
+    // A process may still come for one of them, as long as responses are kept.
+    let forgotten = || match folders.get(&ask.group, RESPONSES) {
+        Ok(folder) if ask.block().is_some() => {
+            delivery::forgotten(&folder, ask, Some(now - ask.rules.session.answer_retention))
+        }
+        Ok(_) | Err(_) => Ok(Vec::new()),
+    };
     let removed = remove(RESPONSES, back.map(|waiter| withdrawn_name(&waiter.request_id)).collect())
+        .and_then(|()| remove(RESPONSES, forgotten()?))
         .and_then(|()| remove(BRIEFINGS, briefings));
     if let Err(error) = removed
         && error.kind() != io::ErrorKind::NotFound
     {
         tracing::warn!(ask = %ask.id, group = %ask.group, %error, "obsolete files cannot be removed");
     }
-}
-
-/// What an agent reads when it starts again; `None`: there is no outcome, or nobody asked for one.
-pub(super) fn briefing_of(ask: &Ask) -> io::Result<Option<BriefingFile>> {
-    let waiter = ask.waiters.iter().find(|waiter| waiter.waits()).or(ask.waiters.first());
-    let Some(response) = waiter.and_then(|waiter| outcome_of(ask, waiter)) else { return Ok(None) };
-    let (text, session_id) = (wording::briefing(ask), ask.session.clone());
-    Ok(Some(BriefingFile { text, session_id, result: serde_json::to_value(&response.result)? }))
 }
 
 /// The name of a briefing whose reader died before it was done with it.

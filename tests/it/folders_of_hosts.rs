@@ -100,6 +100,24 @@ async fn what_the_leader_cannot_leave_to_the_host_at_once_it_leaves_to_it_later(
     assert!(cluster.database.query("select last_value from tries").concat().parse::<u8>().unwrap() > 1);
 }
 
+/// It is there before the record says so, which takes longer in a database.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_response_that_is_taken_and_asked_for_again_at_once_is_written_again() {
+    let Some(cluster) = Cluster::of(1).await else { return };
+    let agent = cluster.hosts[0].world.group("research");
+    agent.ask("r1", &deploy());
+    cluster.card().await;
+    cluster.database.query(
+        "create function slow() returns trigger language plpgsql as 'begin perform pg_sleep(1); return new; end';
+         create trigger slow before update on askd.asks for each row
+             when (new.record::text like '%\"published\"%') execute function slow()",
+    );
+    meanwhile(|| cluster.hosts[0].answer("r1", "no"));
+    let first = meanwhile(|| agent.take("r1"));
+    agent.ask("r1", &deploy());
+    assert_eq!(meanwhile(|| agent.take("r1")), first);
+}
+
 /// The host writes the response, and does not know whether it has stored that. It has not, and another daemon has changed the question
 /// meanwhile.
 #[tokio::test(flavor = "multi_thread")]

@@ -169,6 +169,8 @@ impl Broker {
         match waiter.response.state() {
             // Its process was thought gone.
             DeliveryState::Undecided if waiter.replaced => {}
+            // It may lie there, or be taken already, and the record does not say so yet.
+            DeliveryState::Ready if waiter.carrier.is_file() => return Some(Submitted::NotYet),
             DeliveryState::Undecided | DeliveryState::Owed | DeliveryState::Ready => return Some(Submitted::Known(id)),
             DeliveryState::Published { .. }
                 if !waiter.carrier.is_file() || self.served_elsewhere(&ask.group).is_some() =>

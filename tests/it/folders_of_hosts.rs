@@ -126,24 +126,9 @@ async fn a_response_is_published_although_the_save_before_was_in_doubt_and_anoth
     let agent = cluster.hosts[1].world.group("research");
     agent.ask("r1", &deploy());
     cluster.card().await;
-    cluster.database.query(
-        "create sequence tries;
-         create function doubt() returns trigger language plpgsql as
-             'begin if nextval(''tries'') = 1 then perform pg_sleep(5); raise exception ''on purpose''; end if; return null; end';
-         create constraint trigger doubt after update on askd.asks deferrable initially deferred for each row
-             when (new.record::text like '%\"ready\"%') execute function doubt()",
-    );
+    doubts(&cluster, "new.record::text like '%\"ready\"%'");
     meanwhile(|| cluster.hosts[0].answer("r1", "no"));
-    let commits =
-        "select 'commits' from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()";
-    meanwhile(|| within(SOON, "the save to hang", || cluster.database.query(commits).pop()));
-    // It waits for that save.
-    meanwhile(|| {
-        cluster.database.query(
-            "update askd.asks set revision = revision + 1, changed = pg_current_xact_id(),
-                 operations = array_prepend(gen_random_uuid(), operations)",
-        )
-    });
+    another_is_faster(&cluster);
     assert_eq!(meanwhile(|| agent.take("r1"))["result"]["answers"], json!({"Deploy?": "no"}));
 }
 
@@ -336,6 +321,50 @@ async fn a_call_of_a_dead_process_is_replaced_by_one_that_joins_at_another_daemo
     let replaced = "select line from askd.audit where line::text like '%call_replaced%'";
     let line = meanwhile(|| within(SOON, "the dead one to be replaced", || cluster.database.query(replaced).pop()));
     assert!(line.contains("\"dead\""), "{line}");
+}
+
+/// What the computer may have lost is written again, although the host does not know whether it has stored that, and another daemon
+/// changes the question meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_host_may_have_lost_is_written_again_although_that_was_in_doubt_and_another_daemon_was_faster() {
+    let Some(mut cluster) = Cluster::of(2).await else { return };
+    let agent = cluster.hosts[1].world.group("research");
+    agent.ask("r1", &deploy());
+    meanwhile(|| cluster.hosts[0].answer("r1", "no"));
+    meanwhile(|| agent.wait("r1"));
+    let published = "select 'yes' from askd.asks where record::text like '%published%'";
+    meanwhile(|| within(SOON, "the record", || cluster.database.query(published).pop()));
+    cluster.hosts[1].world.kill();
+    cluster.database.query("update askd.hosts set boot = 'another' where node = 'host-1'");
+    fs::remove_file(agent.response_path("r1")).unwrap();
+    doubts(&cluster, "old.record::text like '%published%' and new.record::text not like '%published%'");
+    cluster.start(1);
+    another_is_faster(&cluster);
+    assert_eq!(meanwhile(|| agent.take("r1"))["result"]["answers"], json!({"Deploy?": "no"}));
+}
+
+/// The first save of this kind hangs, and then fails.
+fn doubts(cluster: &Cluster, when: &str) {
+    cluster.database.query(&format!(
+        "create sequence tries;
+         create function doubt() returns trigger language plpgsql as
+             'begin if nextval(''tries'') = 1 then perform pg_sleep(5); raise exception ''on purpose''; end if; return null; end';
+         create constraint trigger doubt after update on askd.asks deferrable initially deferred for each row
+             when ({when}) execute function doubt()"
+    ));
+}
+
+/// Once it hangs, another daemon changes the question, which waits for that save.
+fn another_is_faster(cluster: &Cluster) {
+    let commits =
+        "select 'commits' from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()";
+    meanwhile(|| within(SOON, "the save to hang", || cluster.database.query(commits).pop()));
+    meanwhile(|| {
+        cluster.database.query(
+            "update askd.asks set revision = revision + 1, changed = pg_current_xact_id(),
+                 operations = array_prepend(gen_random_uuid(), operations)",
+        )
+    });
 }
 
 /// `askd group move`, as an operator runs it on this host.

@@ -79,6 +79,15 @@ pub(super) struct Unfinished {
     pub(super) followed: Option<i64>,
     /// What happens to the ask instead if another daemon has changed it meanwhile: nobody else repeats it.
     pub(super) event: Option<Event>,
+    /// The step takes up what was left undone, and whether a loss of power came in between.
+    pub(super) owed: Option<bool>,
+}
+
+impl Unfinished {
+    /// A step whose sender is told that it has to come again.
+    pub(super) fn of(step: Stepped, at: Time) -> Self {
+        Self { step, at, followed: None, event: None, owed: None }
+    }
 }
 
 impl Broker {
@@ -233,7 +242,7 @@ impl Broker {
 
     /// Finishes a save that failed before, if there is one.
     fn finish(&self, id: AskId, errands: &mut Vec<Errand>) -> Result<(), String> {
-        let Some(Unfinished { step, at, followed, event }) = self.lanes().unfinished(id) else { return Ok(()) };
+        let Some(Unfinished { step, at, followed, event, owed }) = self.lanes().unfinished(id) else { return Ok(()) };
         match catch_unwind(AssertUnwindSafe(|| self.save(&step, at, Save::Now))) {
             Ok(Err(StoreError::Stale)) => {
                 // Another daemon has gone on without it.
@@ -241,6 +250,9 @@ impl Broker {
                 if let Basis::New(_) = step.basis {
                     self.forget_new(&step.ask);
                     return Ok(());
+                }
+                if let Some(after_loss) = owed {
+                    self.lanes().owe(id, after_loss);
                 }
                 if let Some(event) = event {
                     self.apply_later(id, event);

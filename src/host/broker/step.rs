@@ -105,7 +105,7 @@ impl Broker {
             && let Err(error) = self.save(step, now, promise::save(Save::Soon, &step.effects))
         {
             if matches!(error, StoreError::InDoubt { .. }) {
-                self.unfinish(step.clone(), now, Some(set_by), None);
+                self.unfinish(Unfinished { followed: Some(set_by), ..Unfinished::of(step.clone(), now) });
             }
             return Err(error);
         }
@@ -133,7 +133,8 @@ impl Broker {
             if let Err(error) = saved {
                 if matches!(error, StoreError::InDoubt { .. }) {
                     self.lanes().paid(ask.id);
-                    self.unfinish(resumed, now, None, None);
+                    let (event, owed) = (Some(Event::Tick), Some(lost));
+                    self.unfinish(Unfinished { event, owed, ..Unfinished::of(resumed, now) });
                 }
                 return Err(error);
             }
@@ -157,12 +158,12 @@ impl Broker {
                     Ok(()) => Applied::Stepped(step),
                     Err(StoreError::Stale) => Applied::Stale,
                     Err(error @ StoreError::InDoubt { .. }) => {
-                        self.unfinish(step, now, None, own);
+                        self.unfinish(Unfinished { event: own, ..Unfinished::of(step, now) });
                         Applied::InDoubt(error.to_string())
                     }
                     Err(error) => {
                         let basis = Basis::Ask(Arc::clone(&ask));
-                        self.unfinish(Stepped { ask, effects: Vec::new(), basis }, now, None, None);
+                        self.unfinish(Unfinished::of(Stepped { ask, effects: Vec::new(), basis }, now));
                         Applied::NotStored(error.to_string())
                     }
                 }
@@ -188,11 +189,10 @@ impl Broker {
         self.0.metrics.refused(person, refusal);
     }
 
-    fn unfinish(&self, step: Stepped, at: Time, followed: Option<i64>, event: Option<Event>) {
-        if on("forgetsave") {
-            return;
+    fn unfinish(&self, what: Unfinished) {
+        if !on("forgetsave") {
+            self.lanes().unfinish(what.step.ask.id, what);
         }
-        self.lanes().unfinish(step.ask.id, Unfinished { step, at, followed, event });
     }
 
     pub(super) fn load(&self, id: AskId) -> Result<Option<Arc<Ask>>, StoreError> {
@@ -220,7 +220,7 @@ impl Broker {
             }
             Err(error @ StoreError::InDoubt { .. }) => {
                 self.0.doubted.lock().insert(step.ask.id);
-                self.unfinish(step, now, None, None);
+                self.unfinish(Unfinished::of(step, now));
                 Applied::InDoubt(error.to_string())
             }
             Err(error) => {

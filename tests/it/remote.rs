@@ -197,6 +197,8 @@ fn a_request_is_told_by_its_id_and_what_is_wrong_is_a_sentence() {
     assert_eq!((status, &problem["title"]), (409, &json!("Another request")));
     let (status, problem) = agent.call("POST", "/asks", "{}");
     assert_eq!((status, &problem["detail"]), (422, &json!("No questions provided")));
+    let (_, problem) = agent.call("POST", "/asks", "{");
+    assert!(problem["detail"].as_str().unwrap().starts_with("the request is malformed: "), "{problem}");
     let (status, minted) = agent.call("POST", "/asks", &choice("And this?", &["a", "b"]).to_string());
     assert_eq!((status, minted["request_id"].as_str().map(str::len)), (201, Some(32)), "{minted}");
     assert_eq!(agent.call("DELETE", "/asks/r1", "").0, 204);
@@ -204,6 +206,19 @@ fn a_request_is_told_by_its_id_and_what_is_wrong_is_a_sentence() {
     for (method, path) in [("GET", "/asks/nothing"), ("DELETE", "/asks/nothing"), ("POST", "/asks/nothing/taken")] {
         assert_eq!(agent.call(method, path, "").0, 404, "{method} {path}");
     }
+}
+
+/// It would hold the outcome for a caller that gets none.
+#[test]
+fn a_call_without_a_body_gives_nobody_an_outcome() {
+    let remote = Remote::new();
+    let agent = remote.agent("research");
+    assert_eq!(agent.ask("r1", "Deploy?").0, 201);
+    remote.answer("r1", "yes");
+    for path in ["/asks/r1", "/briefings?take=true", "/events"] {
+        assert_eq!(agent.other().raw("HEAD", path, "").0, 405, "{path}");
+    }
+    assert_eq!(agent.outcome("r1")["result"]["answers"], json!({"Deploy?": "yes"}));
 }
 
 #[test]

@@ -159,6 +159,7 @@ fn a_question_that_is_withdrawn_while_it_is_first_stored_is_never_shown() {
     });
     // It is not unknown meanwhile.
     within(SOON, "the request to be there", || (agent.call("GET", "/asks/r1", "").0 == 503).then_some(()));
+    assert_eq!(disk.world.call("GET", "/asks?state=open", None).1["total"], 0, "nor is it counted");
     assert_eq!(agent.call("DELETE", "/asks/r1", "").0, 204);
     let (status, asked) = asking.join().unwrap();
     assert_eq!(status, 201, "{asked}");

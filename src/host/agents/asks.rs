@@ -172,7 +172,7 @@ enum Now {
 
 const READ: &str = "It became a briefing, which was read, or with which the agent was started.";
 const KEPT: &str = "It became a briefing, which is kept for the agent's next start: GET /agent/v1/briefings has it.";
-const TAKEN: &str = "Another taker has it.";
+pub(super) const TAKEN: &str = "Another taker has it. If you still need an answer, ask again.";
 const GAVE_WAY: &str =
     "Too many calls wait for this question. askd dropped this one because its agent seemed dead. Ask again.";
 

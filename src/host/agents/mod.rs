@@ -59,23 +59,26 @@ impl Agents {
     pub(super) fn routes(self) -> Router {
         let calls = Router::new()
             .route("/asks", post(asks::ask))
-            .route("/asks/{request_id}", get(asks::outcome).delete(asks::withdraw))
+            .route("/asks/{request_id}", get(asks::outcome).head(no_such_method).delete(asks::withdraw))
             .route("/asks/{request_id}/taken", post(asks::taken))
-            .route("/briefings", get(briefings::list))
+            .route("/briefings", get(briefings::list).head(no_such_method))
             .route("/briefings/{ask_id}/taken", post(briefings::taken).delete(briefings::put_back))
-            .route("/events", get(events::events))
+            .route("/events", get(events::events).head(no_such_method))
             .merge(mcp::route(&self))
             .fallback(no_such_call)
-            .method_not_allowed_fallback(|| async {
-                let detail = "This call does not take that method; docs/remote.md lists the calls.";
-                Problem::new(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed", detail)
-            })
+            .method_not_allowed_fallback(no_such_method)
             .layer(middleware::map_response(problems_only))
             .layer(DefaultBodyLimit::max(MAX_REQUEST_BYTES))
             .layer(middleware::from_fn_with_state(self.clone(), door::holders_only))
             .with_state(self);
         Router::new().nest("/agent/v1", calls).fallback(no_such_call)
     }
+}
+
+/// `HEAD` too: what `GET` gives its caller is held for that caller, who would not get it.
+async fn no_such_method() -> Problem {
+    let detail = "This call does not take that method; docs/remote.md lists the calls.";
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed", detail)
 }
 
 async fn no_such_call(OriginalUri(uri): OriginalUri) -> Problem {

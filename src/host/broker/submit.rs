@@ -284,7 +284,7 @@ impl Broker {
             let unknown = |short: &ShortId| !self.is_loaded() && short.as_str().len() < UNCOMMON;
             let short_id = random::short_id(|short| unknown(short) || index.short_taken(short, now));
             let step = self.with_slot(make(id, short_id, now), now);
-            index.insert(&step.ask, set_by);
+            index.insert_unstored(&step.ask, set_by);
             step
         })
     }

@@ -227,7 +227,7 @@ pub fn rejection(rejection: &Rejection) -> String {
             format!("{field} is the same as {first}; they must differ.")
         }
         Rejection::Wrong { field, why } => format!("{field}: {why}."),
-        Rejection::Malformed { why } => format!("the request file is malformed: {why}."),
+        Rejection::Malformed { why } => format!("the request is malformed: {why}."),
         Rejection::UnknownGroup { group } => format!(
             "group {group:?} is not served here: it is not in the settings, and [defaults] has no routes. An operator \
              can add [groups.{group}]."

@@ -114,10 +114,15 @@ impl Index {
         }
     }
 
+    fn is_stored(&self, entry: &Entry) -> bool {
+        self.unstored.is_empty() || !self.unstored.contains(&entry.id())
+    }
+
     /// What is true for a reader of the list who begins now.
     pub(in crate::host::broker) fn begin(&self, filter: &Filter) -> Began {
         let groups = self.numbers_of(filter);
-        self.pages.begin(self.entries.iter().filter(|entry| entry.fits(filter, groups.as_deref())).count())
+        let fits = |entry: &&Entry| entry.fits(filter, groups.as_deref()) && self.is_stored(entry);
+        self.pages.begin(self.entries.iter().filter(fits).count())
     }
 
     /// The asks after `last` that may fit, in the order of the list.
@@ -130,7 +135,7 @@ impl Index {
     ) -> Vec<(Arc<Group>, Position)> {
         let groups = self.numbers_of(filter);
         let ahead = self.pages.after(&self.entries, began, last);
-        let ahead = ahead.filter(|(entry, _)| entry.fits(filter, groups.as_deref()));
+        let ahead = ahead.filter(|(entry, _)| entry.fits(filter, groups.as_deref()) && self.is_stored(entry));
         ahead.map(|(entry, position)| (self.group_of(entry), position)).take(most).collect()
     }
 

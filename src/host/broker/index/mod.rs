@@ -69,6 +69,8 @@ pub(super) struct Index {
     resting: HashMap<u64, Time>,
     /// What lies in the groups' folders to be taken.
     lying: HashMap<AskId, Lying>,
+    /// They are being stored for the first time, so no list has them yet.
+    unstored: HashSet<AskId>,
     naming: Naming,
 }
 
@@ -122,6 +124,7 @@ impl Default for Index {
             clocks: Vec::new(),
             resting: HashMap::new(),
             lying: HashMap::new(),
+            unstored: HashSet::new(),
             naming,
         }
     }
@@ -155,6 +158,12 @@ impl Index {
         self.insert_named(ask, self.naming.of(ask), set_by);
     }
 
+    /// Enters one that is not stored yet.
+    pub(super) fn insert_unstored(&mut self, ask: &Ask, set_by: i64) {
+        self.insert(ask, set_by);
+        self.unstored.insert(ask.id);
+    }
+
     /// The same with what was worked out of the ask before.
     pub(super) fn insert_named(&mut self, ask: &Ask, Named { names, subjects }: Named, set_by: i64) {
         if self.entries.slot(ask.id).is_some() {
@@ -171,6 +180,7 @@ impl Index {
     /// Notes what an ask has become.
     pub(super) fn update(&mut self, ask: &Ask) {
         let Some(slot) = self.entries.slot(ask.id) else { return };
+        self.unstored.remove(&ask.id);
         let before = self.entries[slot];
         let entry = Entry::of(ask, before.group, before.clock);
         if before != entry {
@@ -253,6 +263,7 @@ impl Index {
             self.names[by as usize].remove(name, slot);
         }
         self.lying.remove(&ask.id);
+        self.unstored.remove(&ask.id);
         if let Some(at) = ask.settled_at() {
             let rests = self.resting.entry(self.naming.name(&ask.short_id)).or_insert(at);
             *rests = at.max(*rests);

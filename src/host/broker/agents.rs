@@ -1,6 +1,7 @@
 //! Does what the core asks for with the agent of an ask: tells its runs apart, starts it again, stops its session.
 
-use super::collect::{MAX_BRIEFING, left_over};
+use super::briefings::left_over;
+use super::collect::MAX_BRIEFING;
 use super::{Broker, Failure, RETRY};
 use crate::ipc::files::ReadError;
 use crate::ipc::wire::file_bytes;

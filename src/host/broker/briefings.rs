@@ -2,6 +2,8 @@
 //! is its briefing, so that every daemon can hand it out and a host's death takes none away.
 
 use super::{Broker, Failure};
+use crate::ipc::files::Dir;
+use crate::ipc::taken_name;
 use crate::ipc::wire::{BriefingFile, outcome_of};
 use askd_core::{Ask, AskId, DeliveryEvent, DeliveryState, Group, Taker, Time, wording};
 use std::io;
@@ -38,4 +40,24 @@ pub(super) fn briefing_of(ask: &Ask) -> io::Result<Option<BriefingFile>> {
     let Some(response) = waiter.and_then(|waiter| outcome_of(ask, waiter)) else { return Ok(None) };
     let (text, session_id) = (wording::briefing(ask), ask.session.clone());
     Ok(Some(BriefingFile { text, session_id, result: serde_json::to_value(&response.result)? }))
+}
+
+/// The name of a briefing whose reader died before it was done with it.
+pub(super) fn left_over(briefings: &Dir, id: AskId) -> io::Result<Option<String>> {
+    let name = taken_name(&id);
+    if briefings.stat(&name)?.is_none() {
+        return Ok(None);
+    }
+    if is_being_read(briefings) {
+        Err(io::Error::new(io::ErrorKind::WouldBlock, "it is being read"))
+    } else {
+        Ok(Some(name))
+    }
+}
+
+/// Whether an agent reads briefings now: it holds the folder, and one that has died holds it no more. Not every file
+/// system can tell.
+pub(super) fn is_being_read(briefings: &Dir) -> bool {
+    // Opened anew, because the lock belongs to what was opened, and `briefings` may be held for long.
+    !briefings.sub(".").and_then(|own| own.claim()).unwrap_or(true)
 }

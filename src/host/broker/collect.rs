@@ -2,13 +2,12 @@
 //! briefing read? Then does what the core asks for: puts a response out of reach, and briefs. Section 7 of the
 //! specification.
 
-use super::briefings::briefing_of;
+use super::briefings::{briefing_of, is_being_read};
 use super::errands::Errand;
 use super::{Broker, RETRY};
 use crate::host::delivery::{self, Lies, Look};
 use crate::host::folders::Folders;
 use crate::host::session::Liveness;
-use crate::ipc::files::Dir;
 use crate::ipc::wire::file_bytes;
 use crate::ipc::{BRIEFINGS, RESPONSES, response_name, taken_name, withdrawn_name};
 use crate::sabotage::{crash_point, on};
@@ -116,12 +115,12 @@ impl Broker {
             Taker::Briefing if self.keeps_briefings(group) => Some(Lies::There),
             Taker::Briefing => briefings.as_ref().ok()?.finds(&id).ok(),
         };
-        let mut judged = Vec::new();
+        let (mut taken, mut judged) = (Vec::new(), Vec::new());
         for (id, Lying { outcomes, probe }) in outcomes {
             for outcome in outcomes {
                 match (lies(id, &outcome), &outcome.to) {
                     (Some(Lies::Gone), to) => {
-                        self.apply_later(id, DeliveryEvent::Taken { since: outcome.since }.to(to.clone()));
+                        taken.push((id, DeliveryEvent::Taken { since: outcome.since }.to(to.clone())));
                     }
                     (Some(Lies::There | Lies::BeingTaken), Taker::Waiter(request_id))
                         if outcome.judged && self.may_be_dead(group, request_id, &outcome, probe) =>
@@ -131,6 +130,15 @@ impl Broker {
                     _ => {}
                 }
             }
+        }
+        if !taken.is_empty()
+            && let Some(alone) = self.0.noting.try_lock(group.clone())
+        {
+            let broker = self.clone();
+            self.0.ctx.spawn(async move {
+                broker.in_turn(taken).await;
+                drop(alone);
+            });
         }
         if !judged.is_empty() {
             self.judge(group, judged);
@@ -144,7 +152,7 @@ impl Broker {
         self.0.ctx.spawn(async move {
             for (id, request_id) in judged {
                 if broker.is_dead(id, &request_id).await == Some(true) {
-                    broker.apply_later(id, WaiterEvent::Died.of(request_id));
+                    broker.in_turn([(id, WaiterEvent::Died.of(request_id))]).await;
                 }
             }
             drop(alone);
@@ -376,24 +384,4 @@ fn remove(folders: &Folders, ask: &Ask, all: bool, now: Time) {
     {
         tracing::warn!(ask = %ask.id, group = %ask.group, %error, "obsolete files cannot be removed");
     }
-}
-
-/// The name of a briefing whose reader died before it was done with it.
-pub(super) fn left_over(briefings: &Dir, id: AskId) -> io::Result<Option<String>> {
-    let name = taken_name(&id);
-    if briefings.stat(&name)?.is_none() {
-        return Ok(None);
-    }
-    if is_being_read(briefings) {
-        Err(io::Error::new(io::ErrorKind::WouldBlock, "it is being read"))
-    } else {
-        Ok(Some(name))
-    }
-}
-
-/// Whether an agent reads briefings now: it holds the folder, and one that has died holds it no more. Not every file
-/// system can tell.
-fn is_being_read(briefings: &Dir) -> bool {
-    // Opened anew, because the lock belongs to what was opened, and `briefings` may be held for long.
-    !briefings.sub(".").and_then(|own| own.claim()).unwrap_or(true)
 }

@@ -109,6 +109,8 @@ struct Inner {
     places: Arc<Semaphore>,
     /// The groups whose waiting processes a task judges now.
     looking: KeyedLock<Group>,
+    /// The groups of which it is being noted what agents have taken.
+    noting: KeyedLock<Group>,
     /// Something is moved in the folders for these asks.
     moving: KeyedLock<AskId>,
     /// The agents of these asks are being started.
@@ -202,11 +204,11 @@ impl Broker {
                 followed = set_by;
                 // An ask follows the clock when an event happens to it; an early tick does no more than that.
                 let counting = self.index().counting_time();
-                self.in_turn(counting, Event::Tick).await;
+                self.in_turn(counting.into_iter().map(|id| (id, Event::Tick))).await;
             }
             let due = self.index().take_due(now);
             if !on("notick") {
-                self.in_turn(due, Event::Tick).await;
+                self.in_turn(due.into_iter().map(|id| (id, Event::Tick))).await;
             }
         }
     }

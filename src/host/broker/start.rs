@@ -85,6 +85,7 @@ impl Broker {
             given_up: Mutex::default(),
             places: Arc::new(Semaphore::new(PLACES)),
             looking: KeyedLock::default(),
+            noting: KeyedLock::default(),
             moving: KeyedLock::default(),
             starting: KeyedLock::default(),
             replacing: KeyedLock::default(),
@@ -193,9 +194,9 @@ impl Broker {
         let broker = self.clone();
         self.0.ctx.spawn(async move {
             // Whatever happens to an ask, what is undone for it comes first.
-            broker.in_turn(owing, Event::Tick).await;
+            broker.in_turn(owing.into_iter().map(|id| (id, Event::Tick))).await;
             broker.tell_deadlines(open).await;
-            broker.in_turn(crowded, Event::Crowded).await;
+            broker.in_turn(crowded.into_iter().map(|id| (id, Event::Crowded))).await;
         });
         if !leads {
             return;
@@ -219,12 +220,12 @@ impl Broker {
         }
     }
 
-    /// Lets an event of our own happen to these asks, to some at a time: there may be very many.
-    pub(super) async fn in_turn(&self, asks: Vec<AskId>, event: Event) {
-        for id in asks {
+    /// Lets events of our own happen to asks, to some at a time: there may be very many.
+    pub(super) async fn in_turn(&self, events: impl IntoIterator<Item = (AskId, Event)>) {
+        for (id, event) in events {
             // It is never closed.
             let Ok(place) = Arc::clone(&self.0.places).acquire_owned().await else { return };
-            let (broker, event) = (self.clone(), event.clone());
+            let broker = self.clone();
             self.0.ctx.finish(async move {
                 if let Err(Failure::NotStored) = broker.apply(id, event.clone()).await {
                     broker.apply_later(id, event);

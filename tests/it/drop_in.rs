@@ -72,3 +72,27 @@ fn a_client_that_reads_and_deletes_at_once_gets_each_answer_once_and_whole() {
     agent.tasks_gone();
     assert_eq!(taken.len(), ASKS);
 }
+
+/// It gives no sign of life, so that askd cannot tell whether it still looks: it keeps its answer for as long as any process may be
+/// silent.
+#[test]
+fn a_client_keeps_its_answer_for_15_s_though_the_same_is_asked_again() {
+    let world = World::new();
+    let agent = world.group("g");
+    let question = json!({"question": "Ship it?", "options": ["yes", "no"]});
+    let fields = json!({"questions": [question], "idempotency_key": "release-2.4"});
+    agent.ask("first", &fields);
+    let ask = world.open_of("first");
+    assert_eq!(world.answer(&ask, &json!({"first_0": "yes"})).0, 200);
+    let written = agent.wait("first");
+    agent.ask("again", &fields);
+    for _ in 0..12 {
+        world.later(Duration::from_secs(1));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(agent.response("first").is_some() && agent.response("again").is_none());
+    }
+    assert_eq!(agent.take("first"), written);
+    // What one call took was taken: the other one asks anew.
+    let anew = world.passing(SOON, "another question", || world.open().pop());
+    assert_ne!(anew["id"], ask["id"]);
+}

@@ -21,9 +21,10 @@ impl Broker {
     fn cannot_be_judged(&self, ask: &Ask, waiter: &Waiter, since: Time) -> bool {
         let now = self.clock().now();
         let silent = |process: &str| self.heartbeats().of(&ask.group, process, now) == Liveness::Dead;
-        // A probe may fail for long: askd waits for it no longer than for a sign of life.
-        let probed = ask.rules.session.probe && now.since(since) < DEAD_AFTER;
-        waiter.process.as_deref().is_none_or(silent) && !probed
+        // A probe may fail for long, and a client that gives no signs of life looks now and then: askd waits for either no longer
+        // than for a sign of life.
+        let awaited = (ask.rules.session.probe || waiter.process.is_none()) && now.since(since) < DEAD_AFTER;
+        waiter.process.as_deref().is_none_or(silent) && !awaited
     }
 
     /// The outcome of the same question that no call took; `None` if there is none, so that it is a new ask.

@@ -283,6 +283,29 @@ fn a_briefing_that_nobody_read_goes_to_who_asks_the_same_again() {
     assert!(path.exists());
 }
 
+/// A container that was paused, or a computer that slept.
+#[test]
+fn a_process_that_was_suspended_while_it_was_answered_gets_its_answer_unless_it_was_read() {
+    let world = with_session("", "").started();
+    let agent = world.group("g");
+    let briefed = |ask: &Value| agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()));
+    let suspended = |id: &str| {
+        let alive = Alive::new(&agent, id);
+        agent.ask(id, &json!({"process": id, "questions": [{"question": format!("{id}?")}]}));
+        let ask = world.open_of(id);
+        drop(alive);
+        assert_eq!(world.answer(&ask, &json!({format!("{id}_0"): "yes"})).0, 200);
+        world.passing(JUDGED, "the briefing", || briefed(&ask).exists().then_some(()));
+        ask
+    };
+    let (back, read) = (suspended("back"), suspended("read"));
+    fs::remove_file(briefed(&read)).unwrap();
+    let _alive = (Alive::new(&agent, "back"), Alive::new(&agent, "read"));
+    let told = world.passing(JUDGED, "the answer", || agent.response("back"));
+    assert_eq!(told["result"]["answers"], json!({"back?": "yes"}));
+    assert!(!briefed(&back).exists() && agent.response("read").is_none());
+}
+
 #[test]
 fn the_same_request_once_more_gets_its_answer_once_more() {
     let world = with_session("", "answer_retention = \"1s\"").started();

@@ -4,6 +4,7 @@
 
 use super::briefings::{briefing_of, is_being_read};
 use super::errands::Errand;
+use super::lying::{Lying, LyingOutcome, Outcomes};
 use super::{Broker, RETRY};
 use crate::host::delivery::{self, Lies, Look};
 use crate::host::folders::Folders;
@@ -26,56 +27,6 @@ pub(super) const MAX_BRIEFING: usize = 4 * 1024 * 1024;
 
 /// How long after a look what was saved is flushed: what the look has found out is written with it, and not once more.
 pub(super) const FLUSHED_AFTER: Duration = Duration::from_millis(300);
-
-/// What is published of an ask in its group's folders and was not taken yet.
-#[derive(Debug, Clone)]
-pub(in crate::host) struct Lying {
-    outcomes: Vec<LyingOutcome>,
-    /// Something other than a sign of life can tell whether its session lives.
-    probe: bool,
-}
-
-/// A response or briefing that lies there.
-#[derive(Debug, Clone)]
-struct LyingOutcome {
-    to: Taker,
-    since: Time,
-    /// The process that waits.
-    process: Option<String>,
-    /// It is a file, and not what a call over HTTP fetches.
-    file: bool,
-    /// askd has to act if that process is gone.
-    judged: bool,
-}
-
-impl Lying {
-    /// What lies there of an ask, if anything does.
-    pub(super) fn of(ask: &Ask) -> Option<Self> {
-        let responses = ask.waiters.iter().filter_map(|waiter| {
-            Some(LyingOutcome {
-                to: Taker::Waiter(waiter.request_id.clone()),
-                since: waiter.response.published_at()?,
-                process: waiter.process.clone(),
-                file: waiter.carrier.is_file(),
-                judged: ask.minds_death_of(waiter),
-            })
-        });
-        let since = ask.follow_up().briefing.published_at();
-        let briefing =
-            since.map(|since| LyingOutcome { to: Taker::Briefing, since, process: None, file: true, judged: false });
-        ask.is_watched().then(|| Self { outcomes: responses.chain(briefing).collect(), probe: ask.rules.session.probe })
-    }
-}
-
-impl Lying {
-    /// Whether a briefing lies there.
-    pub(super) fn is_briefing(&self) -> bool {
-        self.outcomes.iter().any(|outcome| outcome.to == Taker::Briefing)
-    }
-}
-
-/// What lies in one group's folders.
-pub(in crate::host) type Outcomes = Vec<(AskId, Lying)>;
 
 impl Broker {
     /// What lies in the folders of each group that has anything there.
@@ -116,11 +67,20 @@ impl Broker {
             Taker::Briefing => briefings.as_ref().ok()?.finds(&id).ok(),
         };
         let (mut taken, mut judged) = (Vec::new(), Vec::new());
-        for (id, Lying { outcomes, probe }) in outcomes {
+        let now = self.clock().now();
+        let is_alive = |process: &str| self.heartbeats().of(group, process, now) == Liveness::Alive;
+        for (id, Lying { outcomes, probe, gone: (mut gone, until) }) in outcomes {
             for outcome in outcomes {
                 match (lies(id, &outcome), &outcome.to) {
                     (Some(Lies::Gone), to) => {
                         taken.push((id, DeliveryEvent::Taken { since: outcome.since }.to(to.clone())));
+                    }
+                    (Some(Lies::There), Taker::Briefing) if now < until => {
+                        let back = gone.drain(..).filter(|(_, process)| is_alive(process));
+                        let calls: Vec<RequestId> = back.map(|(call, _)| call).collect();
+                        if !calls.is_empty() {
+                            self.give_back(id, calls);
+                        }
                     }
                     (Some(Lies::There | Lies::BeingTaken), Taker::Waiter(request_id))
                         if outcome.judged && self.may_be_dead(group, request_id, &outcome, probe) =>

@@ -1,4 +1,5 @@
-//! A request that asks what has an outcome already, which no call took: it gets that outcome, once it is clear that nobody else will.
+//! A request that asks what has an outcome already, which no call took: it gets that outcome, once it is clear that nobody else
+//! will. So does a process that was thought gone, and lives.
 
 use super::admission::waiter;
 use super::submit::Submitted;
@@ -7,8 +8,12 @@ use crate::host::delivery::{Lies, lies_in};
 use crate::host::session::{DEAD_AFTER, Liveness};
 use crate::ipc::RESPONSES;
 use crate::ipc::wire::Request;
-use askd_core::{Ask, AskId, DeliveryEvent, Event, Group, MAX_WAITERS, Rejection, Relation, RequestId, Time, Waiter};
+use askd_core::{
+    AgentStart, Ask, AskId, DeliveryEvent, DeliveryState, Event, Group, MAX_WAITERS, Rejection, Relation, RequestId,
+    Time, Waiter,
+};
 use std::io;
+use tokio::sync::broadcast::error::RecvError;
 
 impl Broker {
     /// Whether a response lies where its waiter looks for it.
@@ -25,6 +30,45 @@ impl Broker {
         // than for a sign of life.
         let awaited = (ask.rules.session.probe || waiter.process.is_none()) && now.since(since) < DEAD_AFTER;
         waiter.process.as_deref().is_none_or(silent) && !awaited
+    }
+
+    /// The processes of these calls were thought gone, and live: the outcome comes back to them, unless its briefing was read, or
+    /// the agent was started with it.
+    pub(super) fn give_back(&self, id: AskId, calls: Vec<RequestId>) {
+        // No agent is started with it meanwhile.
+        let Some(alone) = self.0.starting.try_lock(id) else { return };
+        let broker = self.clone();
+        self.0.ctx.spawn(async move {
+            let mut changes = broker.changes();
+            let mut reclaims = Some(Event::Requested(Relation::Reclaims(Vec::new())));
+            while let Ok(Some(ask)) = broker.get(id).await {
+                match ask.follow_up().briefing.state() {
+                    DeliveryState::Published { .. } if ask.follow_up().start != AgentStart::Started => {
+                        let Some(event) = reclaims.take() else { break };
+                        if broker.apply(id, event).await.is_err() {
+                            break;
+                        }
+                        continue;
+                    }
+                    DeliveryState::TakingBack => {}
+                    DeliveryState::TakenBack { .. } => {
+                        for call in calls {
+                            broker.apply_later(id, Event::Requested(Relation::Replays(call)));
+                        }
+                        break;
+                    }
+                    DeliveryState::Undecided
+                    | DeliveryState::Owed
+                    | DeliveryState::Ready
+                    | DeliveryState::Published { .. }
+                    | DeliveryState::Taken => break,
+                }
+                if matches!(changes.recv().await, Err(RecvError::Closed)) {
+                    break;
+                }
+            }
+            drop(alone);
+        });
     }
 
     /// The outcome of the same question that no call took; `None` if there is none, so that it is a new ask.

@@ -19,6 +19,7 @@ mod kept;
 mod lane;
 mod lanes;
 mod listing;
+mod lying;
 mod overview;
 mod promise;
 mod replacing;
@@ -29,9 +30,9 @@ mod step;
 mod submit;
 mod updates;
 
-pub(in crate::host) use collect::Outcomes;
 pub use index::Cursor;
 pub use listing::{Filter, Named, Page};
+pub(in crate::host) use lying::Outcomes;
 pub use overview::{Overview, StuckCard, Tally};
 pub use submit::Submitted;
 

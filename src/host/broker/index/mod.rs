@@ -21,7 +21,7 @@ pub use pages::Cursor;
 pub(super) use pages::{Began, Position};
 pub(super) use tallies::Tallies;
 
-use super::collect::Lying;
+use super::lying::Lying;
 use askd_core::{Ask, AskId, Content, Digest, Group, Person, Time};
 use chats::Chats;
 use entries::{Entries, Entry, Left};

@@ -354,6 +354,23 @@ fn an_outcome_that_nobody_waits_for_becomes_a_briefing_and_comes_back_unless_it_
     });
 }
 
+/// Its outcome goes one way, so that the second one would wait for nothing.
+#[test]
+fn a_request_id_that_came_by_a_file_is_anothers_over_http_and_the_other_way_round() {
+    let remote = Remote::of(World::empty().groups(&["research"]));
+    let (agent, folder) = (remote.agent("research"), remote.world.group("research"));
+    assert_eq!(agent.ask("http", "Deploy?").0, 201);
+    folder.ask("http", &choice("Deploy?", &["yes", "no"]));
+    let log = within(SOON, "the file to be refused", || {
+        Some(remote.world.log()).filter(|log| log.contains("Request rejected"))
+    });
+    assert!(log.contains("this request_id already belongs to another request"), "{log}");
+    folder.ask("file", &choice("Merge?", &["yes", "no"]));
+    remote.world.open_of("file");
+    assert_eq!(agent.ask("file", "Merge?").0, 409);
+    assert_eq!(remote.world.open().len(), 2);
+}
+
 #[test]
 fn what_an_agent_was_started_with_does_not_come_back() {
     let remote = Remote::of(with_session("start = { command = [\"/bin/true\"] }", ""));

@@ -158,7 +158,9 @@ impl Broker {
             Err(error) => return Some(Self::unreadable(id, &error)),
         };
         let waiter = ask.waiter(&request.request_id)?;
-        if !request.digests.contains(&waiter.digest) {
+        // Its outcome goes the way of the first one: who made the same request by the other way would wait for nothing.
+        let same_way = request.carrier.is_file() == waiter.carrier.is_file();
+        if !same_way || !request.digests.contains(&waiter.digest) {
             return Some(Submitted::OtherContent);
         }
         // Read again because its ask was in doubt: nobody asks a second time, even if the outcome was taken meanwhile.

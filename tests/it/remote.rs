@@ -354,6 +354,26 @@ fn an_outcome_that_nobody_waits_for_becomes_a_briefing_and_comes_back_unless_it_
     });
 }
 
+#[test]
+fn a_briefing_that_another_one_is_just_taking_does_not_come_back() {
+    let remote = Remote::new();
+    let agent = remote.agent("research");
+    assert_eq!(agent.ask("r1", "Deploy?").0, 201);
+    remote.answer("r1", "yes");
+    let listed = || agent.call("GET", "/briefings", "").1["briefings"][0]["ask_id"].as_str().map(str::to_owned);
+    let id = remote.world.passing(SECOND * 120, "the briefing", listed);
+    let reader = agent.other();
+    assert_eq!(reader.call("GET", "/briefings?take=true", "").0, 200);
+    let refused = agent.raw("GET", "/asks/r1", "");
+    assert!(refused.0 == 409 && refused.1.contains("Another taker was sent the briefing"), "{refused:?}");
+    assert_eq!(reader.call("POST", &format!("/briefings/{id}/taken"), "").0, 204);
+    remote.world.passing(SECOND * 30, "the briefing to count as read", || {
+        let (status, told) = agent.call("GET", "/asks/r1", "");
+        assert!(matches!(status, 409 | 410), "{status} {told}");
+        (status == 410).then_some(())
+    });
+}
+
 /// Its outcome goes one way, so that the second one would wait for nothing.
 #[test]
 fn a_request_id_that_came_by_a_file_is_anothers_over_http_and_the_other_way_round() {

@@ -272,6 +272,7 @@ impl Agents {
                 }
                 Now::Gone(why) => return problem(StatusCode::GONE, "Not there any more", why),
                 Now::Briefed(event) => {
+                    self.hold_briefing(caller, id)?;
                     let before = Arc::clone(&ask);
                     ask = self.apply(id, event).await?;
                     if *ask != *before {
@@ -310,6 +311,14 @@ impl Agents {
         let detail = "Another taker was sent this outcome and may still say that it has it.";
         let to_another = |left| Problem::new(StatusCode::CONFLICT, "Held for another", detail).retry_after(left);
         self.holds.hold(&of, &caller.taker, self.ctx.clock().monotonic()).map_err(to_another)
+    }
+
+    /// The same of the briefing that it became.
+    fn hold_briefing(&self, caller: &Caller, id: AskId) -> Result<(), Problem> {
+        let of = (caller.holder.group.clone(), id);
+        let detail = "It became a briefing. Another taker was sent the briefing and may still say that it has it.";
+        let to_another = |left| Problem::new(StatusCode::CONFLICT, "Held for another", detail).retry_after(left);
+        self.briefed.hold(&of, &caller.taker, self.ctx.clock().monotonic()).map_err(to_another)
     }
 }
 

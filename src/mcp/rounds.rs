@@ -68,6 +68,16 @@ impl Rounds {
         self.before.as_ref().map(|round| &round.question_id)
     }
 
+    /// The same, read from a whole message.
+    pub(crate) fn question_in(key: &[u8], message: &[u8]) -> Option<RequestId> {
+        #[derive(Deserialize)]
+        struct Message {
+            params: CallToolRequestParams,
+        }
+        let Message { params } = serde_json::from_slice(message).ok()?;
+        Self::read(key, &params, true).ok()?.before.map(|round| round.question_id)
+    }
+
     /// How long a call waits that may wait so long: a task begins at once.
     pub(crate) fn wait(&self, wait: Option<Duration>) -> Option<Duration> {
         if self.takes_tasks && self.codec.is_some() { Some(Duration::ZERO) } else { wait }

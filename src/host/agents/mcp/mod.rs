@@ -13,7 +13,7 @@ use super::door::Caller;
 use crate::clock::{Clock, Moment};
 use crate::host::channel::web::Problem;
 use crate::host::line::Line;
-use crate::mcp::{CANCEL, Settings, tasks};
+use crate::mcp::{CANCEL, Rounds, Settings, tasks};
 use crate::random;
 use askd_core::{Group, MAX_TOKEN, RequestId, WaiterEvent};
 use axum::body::{Body, Bytes};
@@ -29,6 +29,7 @@ use rmcp::model::{ErrorCode, JsonRpcMessage, RequestId as CallId, ServerJsonRpcM
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use sessions::{Client, Message, Registered, Sent, Sessions};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -84,6 +85,7 @@ struct Envelope {
 struct Params {
     request_id: Option<CallId>,
     task_id: Option<String>,
+    request_state: Option<IgnoredAny>,
     /// The tool that is called.
     name: Option<String>,
     client_info: Option<Client>,
@@ -156,9 +158,11 @@ async fn message(
         Err(refused) => return *refused,
     };
     let session = session.or_else(|| crate::sabotage::on("tokenjoins").then(|| caller.holder.id.clone()));
-    // What has become of a task can be asked again.
+    // What has become of a task can be asked again, and so can a call that goes on waiting.
     let task = params.task_id.and_then(|id| tasks::question(&id).ok());
-    let caller = caller.in_session(session.as_deref().or(task.as_ref().map(RequestId::as_str)));
+    let goes_on = || params.request_state.and_then(|_| Rounds::question_in(caller.holder.key(), &body));
+    let question = task.or_else(goes_on);
+    let caller = caller.in_session(session.as_deref().or(question.as_ref().map(RequestId::as_str)));
     let mcp_session = text(&headers, &MCP_SESSION).map(str::to_owned);
     if let Some(session) = &session {
         let (agents, group) = (&mcp.agents, &caller.holder.group);

@@ -19,6 +19,7 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::{ErrorData, ServerHandler};
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ const WITHDRAWAL: Duration = Duration::from_secs(3);
 /// process counts as dead 15 s after the look that saw its last sign of life, and looks are up to 8 s apart.
 const SOON: Duration = Duration::from_millis(200);
 const UNCLEAR_FOR: Duration = Duration::from_secs(30);
+/// How soon a call looks again for an outcome that another taker was sent.
+const LOOK: Duration = Duration::from_secs(1);
 
 impl Call {
     /// The call that a message makes. From now on its stream is open.
@@ -121,7 +124,11 @@ impl Mcp {
         (note, at_the_limit): (Option<String>, fn() -> ResponseFile),
     ) -> CallToolResult {
         let waited = self.waited(call, context, (id, &request_id), wait, at_the_limit).await;
-        let response = waited.unwrap_or_else(|problem| failed("undeliverable", problem.into_detail()));
+        let response = waited.unwrap_or_else(|problem| match at_the_limit() {
+            // A model does not come back to what is over.
+            pending if problem.is_for_now() && pending.result.status == "pending" => pending,
+            _ => failed("undeliverable", problem.into_detail()),
+        });
         answer::result(&Report { response, note }, Some(&request_id))
     }
 
@@ -136,17 +143,32 @@ impl Mcp {
         let (agents, group) = (&self.agents, &call.caller.holder.group);
         let mut lease = agents.broker.leases().begin_in(group, request_id, call.session.as_deref());
         let limit = wait.map(|wait| self.clock().monotonic() + wait);
-        let end = async {
+        let mut end = pin!(async {
             tokio::select! {
                 () = sleep_to(self.clock(), limit) => {}
                 () = call.gone.cancelled() => {}
                 () = agents.ctx.stopping() => {}
             }
+        });
+        let mut progress = pin!(report_progress(self.clock(), context));
+        let waited = loop {
+            let waited = tokio::select! {
+                waited = agents.wait_for(&call.caller, id, request_id, end.as_mut()) => waited,
+                never = progress.as_mut() => match never {},
+            };
+            if !waited.as_ref().is_err_and(Problem::is_for_now) {
+                break waited;
+            }
+            // Another taker may have it, or may not: the call waits until that is clear.
+            tokio::select! {
+                () = end.as_mut() => break waited,
+                () = self.clock().sleep(LOOK) => {}
+                never = progress.as_mut() => match never {},
+            }
         };
-        let waited = tokio::select! {
-            waited = agents.wait_for(&call.caller, id, request_id, end) => waited,
-            never = report_progress(self.clock(), context) => match never {},
-        };
+        if waited.is_err() && !call.gone.is_cancelled() {
+            lease.comes_back();
+        }
         Ok(match waited? {
             Waited::Outcome(response) => {
                 *call.outcome.lock() = Some(request_id.clone());

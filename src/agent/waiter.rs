@@ -41,6 +41,7 @@ pub struct Waiter {
     folder: Mutex<Arc<Folder>>,
     process: Arc<Process>,
     request_id: RequestId,
+    request: RequestFile,
     clock: Clock,
     render_timeout: Duration,
     timeout: Duration,
@@ -91,10 +92,11 @@ impl Waiter {
             clock,
             render_timeout: millis(request.render_timeout, RENDER_TIMEOUT_MS),
             timeout: millis(request.timeout_ms, TIMEOUT_MS),
+            request,
             asked,
             seen: Mutex::default(),
         };
-        waiter.folder().put(&waiter.request_name(), &request)?;
+        waiter.folder().put(&waiter.request_name(), &waiter.request)?;
         Ok(waiter)
     }
 
@@ -132,8 +134,8 @@ impl Waiter {
         Arc::clone(&self.folder.lock())
     }
 
-    /// Follows a folder that was removed and made again, if the daemon had claimed the request before. Otherwise the
-    /// request is gone with the old folder.
+    /// Follows a folder that was removed and made again, unless the request still lies in the old one. If nothing has shown
+    /// that the daemon claimed it, it is made again: a daemon that has it asks nothing twice.
     fn follow(&self) -> Result<(), AgentError> {
         let folder = self.folder();
         if folder.is_answered() {
@@ -141,9 +143,12 @@ impl Waiter {
         }
         let now = Folder::open(&folder.path)?;
         if !self.is_claimed() {
-            let gone =
-                io::Error::new(io::ErrorKind::NotFound, "the folder was replaced, and the question went with it");
-            return Err(self.error(TASKS, gone));
+            if self.is_waiting_to_be_claimed().unwrap_or(false) {
+                let gone =
+                    io::Error::new(io::ErrorKind::NotFound, "the folder was replaced, and the question went with it");
+                return Err(self.error(TASKS, gone));
+            }
+            now.put(&self.request_name(), &self.request)?;
         }
         self.process.watch(&now);
         *self.folder.lock() = Arc::new(now);
@@ -410,6 +415,26 @@ mod tests {
         let scene = Scene::claimed();
         scene.says(START + HOUR, START + HOUR + MINUTE);
         scene.waits_for(MINUTE + PATIENCE);
+    }
+
+    /// Another folder may take the place of the first one before this side has looked: the question may have been claimed or not.
+    #[test]
+    fn in_a_folder_that_was_replaced_the_request_is_made_again_unless_it_still_lies_in_the_old_one() {
+        let scene = Scene::claimed();
+        let (tasks, name) = (scene.responses.with_file_name(TASKS), scene.waiter.request_name());
+        for folder in [&tasks, &scene.responses] {
+            std::fs::rename(folder, folder.with_extension("old")).unwrap();
+            std::fs::create_dir(folder).unwrap();
+        }
+        assert!(scene.waits());
+        assert!(tasks.join(&name).exists(), "a host that has it asks nothing twice");
+        // The same once more, with a request that nobody has claimed.
+        for folder in [&tasks, &scene.responses] {
+            std::fs::rename(folder, folder.with_extension("older")).unwrap();
+            std::fs::create_dir(folder).unwrap();
+        }
+        let error = scene.waiter.look().unwrap_err().to_string();
+        assert!(error.contains("the question went with it"), "{error}");
     }
 
     #[test]

@@ -166,7 +166,7 @@ impl Folder {
             let dir = Dir::open(&path.join(name)).and_then(|dir| Ok((dir.stamp()?, dir)));
             dir.map_err(|error| {
                 let mend = match error.kind() {
-                    io::ErrorKind::NotFound => {
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
                         "It must be the folder of an askd group: mount it, or name it with --ipc or ASKD_IPC_DIR"
                     }
                     _ => "Its owner, group or mode keeps this user out; see `gid` and `dir_mode` in askd's settings",

@@ -140,7 +140,9 @@ impl AskCommand {
             });
         }
         match styles.iter().find_map(|(of, style)| Some((of.as_ref()?, style.name()))) {
-            Some((label, flag)) => Err(Exit::new(USAGE, format!("--{flag} {label:?} is no other --option"))),
+            Some((label, flag)) => {
+                Err(Exit::new(USAGE, format!("--{flag} {label:?} is none of the labels in --option")))
+            }
             None => Ok(options),
         }
     }

@@ -1,6 +1,7 @@
 //! `askd check`: whether the settings hold. Starts nothing and calls nobody.
 
 use super::{Exit, USAGE, say};
+use crate::host::Tls;
 use crate::host::settings::{GroupSettings, Settings, SlackTransport};
 use askd_core::{ChannelName, Responders};
 use clap::Args;
@@ -20,8 +21,15 @@ pub(super) struct Check {
 impl Check {
     pub(super) fn run(self) -> Result<(), Exit> {
         let settings = Settings::load(&self.config).map_err(|error| Exit::new(USAGE, error))?;
+        certificate(&settings)?;
         Ok(say(&summary(&settings))?)
     }
+}
+
+/// Whether the files of a certificate can be used. Only the daemon's own user may be able to read them.
+pub(super) fn certificate(settings: &Settings) -> Result<(), Exit> {
+    let read = settings.agents.tls().map(|(cert, key)| Tls::new(cert, key)).transpose();
+    read.map(drop).map_err(|error| Exit::new(USAGE, format!("[agents] tls_cert, tls_key: {error}")))
 }
 
 fn summary(settings: &Settings) -> String {

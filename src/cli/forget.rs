@@ -3,10 +3,10 @@
 use super::{Exit, FAILED, USAGE, say};
 use crate::host::forget::{Forgotten, forget};
 use crate::host::settings::Settings;
-use crate::host::store::{StoreError, Whom};
-use askd_core::{Ask, AskId, ChannelName};
-use clap::Args;
+use crate::host::store::{BEGINNING, StoreError, Whom};
+use askd_core::{Ask, AskId, ChannelName, ShortId};
 use clap::builder::NonEmptyStringValueParser;
+use clap::{ArgGroup, Args};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
@@ -24,14 +24,15 @@ const MESSAGES: usize = 20;
 #[command(
     name = "forget",
     after_help = "Examples:\n  sudo systemctl stop askd\n  sudo -u askd askd forget --person U0123ABCD\n  \
-                  sudo -u askd askd forget --ask k7\n  sudo systemctl start askd"
+                  sudo -u askd askd forget --ask k7\n  sudo systemctl start askd",
+    group = ArgGroup::new("whom").required(true)
 )]
 pub(super) struct ForgetCommand {
     /// The person's id: U0123ABCD in Slack, a number (digits) on WhatsApp, a name in the inbox.
-    #[arg(long, value_name = "ID", required_unless_present = "ask", conflicts_with = "ask", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "ID", group = "whom", value_parser = NonEmptyStringValueParser::new())]
     person: Option<String>,
     /// The question's code, or the first 8 or more characters of its id.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", group = "whom")]
     ask: Option<String>,
     /// The daemon's settings file.
     #[arg(long, value_name = "FILE")]
@@ -47,16 +48,14 @@ impl ForgetCommand {
                 return Err(Exit::new(USAGE, why));
             }
             (Some(person), _) => Whom::Person(BTreeSet::from([person])),
-            (None, Some(ask)) if !ask.is_empty() && ask.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
-                Whom::Ask(ask)
-            }
+            (None, Some(ask)) if names_one(&ask) => Whom::Ask(ask),
             _ => {
-                return Err(Exit::new(
-                    USAGE,
-                    "that is not the code or the id of a question; `askd list --settled` shows codes",
-                ));
+                let why = "give the question's code, or the first 8 or more characters of its id; `askd list --settled` shows codes";
+                return Err(Exit::new(USAGE, why));
             }
         };
+        // Of a whole id it is certain that nothing is left. A code may have been mistyped.
+        let may_be_mistyped = matches!(&whom, Whom::Ask(ask) if ask.parse::<AskId>().is_err());
         let state = settings.state_dir();
         let owner = std::fs::metadata(&state).map_err(|error| {
             Exit::new(FAILED, format!("cannot look at {}: {error}. Give the daemon's --config", state.display()))
@@ -74,6 +73,9 @@ impl ForgetCommand {
             StoreError::Held(_) => Exit::new(FAILED, format!("askd is running: {stop}. Open questions stay open")),
             error => Exit::new(FAILED, error),
         })?;
+        if may_be_mistyped && forgotten.is_nothing() {
+            return Err(Exit::new(FAILED, "no question has this code or id; `askd list --settled` shows codes"));
+        }
         say(&told(&forgotten))?;
         let left = &forgotten.records.unfinished;
         if left.is_empty() {
@@ -84,6 +86,11 @@ impl ForgetCommand {
                    (`askd cancel ID`), and run this again";
         Err(Exit::new(FAILED, format!("{why}:\n  {ids}")))
     }
+}
+
+/// Whether this can be a question's code, or enough of its id.
+fn names_one(ask: &str) -> bool {
+    ask.parse::<ShortId>().is_ok() || ask.len() >= BEGINNING && ask.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn told(Forgotten { records, lines, lying }: &Forgotten) -> String {

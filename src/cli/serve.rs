@@ -3,15 +3,16 @@
 use super::{Exit, FAILED, HeldSignals, USAGE, say, systemd};
 use crate::clock::Clock;
 use crate::host::settings::{LogFormat, Settings};
+use crate::host::store::note_settings;
 use crate::host::{CHANNELS, Daemon, DaemonError, Tls};
 use anyhow::Context as _;
 use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use secrecy::ExposeSecret as _;
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,6 +61,7 @@ fn raise_open_files() {
 impl Serve {
     pub(super) fn run(self) -> Result<(), Exit> {
         let mut settings = Settings::load(&self.config).map_err(|error| Exit::new(USAGE, error))?;
+        super::check::certificate(&settings)?;
         settings.after_loss = self.after_loss;
         super::log(&settings.log.filter, settings.log.format == LogFormat::Json)?;
         let held = HeldSignals::hold()?;
@@ -75,9 +77,9 @@ impl Serve {
     }
 
     async fn serve(&self, settings: Settings, held: HeldSignals) -> Result<(), Exit> {
-        let (data_dir, url) = (settings.data_dir.clone(), settings.inbox_url());
+        let (data_dir, state, url) = (settings.data_dir.clone(), settings.state_dir(), settings.inbox_url());
         let by_port = settings.http.public_url.is_none();
-        let token_file = settings.state_dir().join(crate::host::channel::web::TOKEN_FILE);
+        let token_file = state.join(crate::host::channel::web::TOKEN_FILE);
         let token_at = match settings.web.token {
             Some(_) => "the settings: [web] token".to_owned(),
             None => token_file.display().to_string(),
@@ -98,6 +100,7 @@ impl Serve {
             () = &mut beside => return Ok(()),
         };
         let daemon = daemon.map_err(|error| exit(&error))?;
+        self.note_settings(&state);
         let url = if by_port { format!("http://{}", crate::host::settings::reachable(daemon.address())) } else { url };
         self.reload_on_hangup(&daemon)?;
         let (address, token) = (daemon.address(), daemon.token().clone());
@@ -120,6 +123,14 @@ impl Serve {
         }
         tracing::info!("askd has stopped");
         Ok(())
+    }
+
+    /// `askd init` looks whether the daemon would read what it has written.
+    fn note_settings(&self, state: &Path) {
+        let files = Settings::files(&self.config).into_iter().map(std::path::absolute).collect::<io::Result<Vec<_>>>();
+        if let Err(error) = files.and_then(|files| note_settings(state, &files)) {
+            tracing::debug!(%error, "cannot note which settings are read");
+        }
     }
 
     fn reload_on_hangup(&self, daemon: &Daemon) -> anyhow::Result<()> {

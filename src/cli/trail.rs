@@ -16,7 +16,7 @@ use secrecy::ExposeSecret as _;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
-/// Show what happened to a question: asked, shown, answered, collected.
+/// Show what happened to a question: asked, shown, answered, delivered (ready for the agent).
 ///
 /// Reads the audit log (`keep_audit`), so it also knows questions that are long gone: this host's files and, if the records are in
 /// a database, the lines of all daemons there. It holds no text of questions or answers.

@@ -27,6 +27,14 @@ pub struct Forgotten {
     pub lying: usize,
 }
 
+impl Forgotten {
+    /// Nothing was there about it.
+    pub fn is_nothing(&self) -> bool {
+        let Erased { asks, unfinished, lists, others } = &self.records;
+        asks.is_empty() && unfinished.is_empty() && (lists, others, self.lines, self.lying) == (&0, &0, 0, 0)
+    }
+}
+
 /// Forgets it. The records go last.
 pub fn forget(settings: &Settings, mut whom: Whom) -> Result<Forgotten, StoreError> {
     let state = settings.state_dir();

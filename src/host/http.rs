@@ -84,10 +84,10 @@ pub async fn bind(
         let (section, key) = setting.split_once('.').unwrap_or_default();
         let mend = match error.kind() {
             io::ErrorKind::AddrInUse => {
+                let another = SocketAddr::new(listen.ip(), listen.port().saturating_add(101));
                 let variable = format!("ASKD__{}__{}", section.to_uppercase(), key.to_uppercase());
                 format!(
-                    "something else listens there; stop it, or set [{section}] {key} (environment: \
-                     {variable}=127.0.0.1:8585)"
+                    "something else listens there; stop it, or set [{section}] {key} (environment: {variable}={another})"
                 )
             }
             io::ErrorKind::PermissionDenied => {

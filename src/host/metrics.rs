@@ -16,10 +16,18 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 /// Seconds: from a card at once to a person who has to be waited for.
 const BUCKETS: [f64; 13] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
+/// How agents are started, and what comes of it.
+const STARTS: [&str; 3] = ["docker", "command", "webhook"];
+const RESULTS: [&str; 3] = ["started", "failed", "given_up"];
+
 type Label = (&'static str, String);
 type Counters<const N: usize> = Family<[Label; N], Counter>;
 /// What is true now, by the value of a label.
 type Gauges = Vec<(String, i64)>;
+
+fn start_labels(kind: &str, result: &str) -> [Label; 2] {
+    [("kind", kind.to_owned()), ("result", result.to_owned())]
+}
 
 /// All counters of one daemon.
 #[derive(Debug)]
@@ -34,11 +42,16 @@ pub struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
+        let session_starts = Counters::default();
+        // A counter that appears with 1 has not increased, as Prometheus sees it: an alert would miss the first.
+        for (kind, result) in STARTS.iter().flat_map(|kind| RESULTS.map(|result| (kind, result))) {
+            drop(session_starts.get_or_create(&start_labels(kind, result)));
+        }
         Self {
             asks: Family::default(),
             post_errors: Family::default(),
             refusals: Family::default(),
-            session_starts: Family::default(),
+            session_starts,
             request_to_post: Histogram::new(BUCKETS),
             answer_to_response: Histogram::new(BUCKETS),
         }
@@ -108,7 +121,7 @@ impl Metrics {
     }
 
     fn started(&self, kind: &'static str, result: &str) {
-        self.session_starts.get_or_create(&[("kind", kind.to_owned()), ("result", result.to_owned())]).inc();
+        self.session_starts.get_or_create(&start_labels(kind, result)).inc();
     }
 
     /// What a scrape gets.

@@ -242,7 +242,15 @@ impl Daemon {
         let started = ctx.clock().now();
         ctx.spawn(tokens.clone().follow(broker.documents_changes()));
         let agents = Agents::new(broker.clone(), folders.clone(), tokens.clone(), ctx.clone(), warnings);
-        let status = Status { ctx: ctx.clone(), loading, broker: broker.clone(), folders, channels, started };
+        let status = Status {
+            ctx: ctx.clone(),
+            loading,
+            broker: broker.clone(),
+            folders,
+            channels,
+            agents: Arc::clone(&door.standing),
+            started,
+        };
         let inbox = Inbox::new(broker.clone(), kept, ctx.clone(), status.clone(), documents, tokens.clone());
         let inbox = inbox.map_err(DaemonError::io("the browsers that are pushed to"))?.routes();
         let inbox = inbox.merge(ready::metrics(&status));

@@ -5,7 +5,7 @@ use super::broker::{Broker, Overview, StuckCard, Tally};
 use super::ctx::Ctx;
 use super::folders::Folders;
 use super::port::Channels;
-use super::standing::Problem;
+use super::standing::{Problem, Standing};
 use super::store::{Loading, REPORTED, Silent};
 use askd_core::{Ask, ChannelName, Group, Time};
 use serde::Serialize;
@@ -30,6 +30,8 @@ pub struct Status {
     pub(super) broker: Broker,
     pub(super) folders: Folders,
     pub(super) channels: Channels,
+    /// Whether agents can ask over HTTP.
+    pub(super) agents: Arc<Standing>,
     pub(super) started: Time,
 }
 
@@ -127,6 +129,7 @@ impl Status {
         }
         let away = channels.standing().filter(|(_, problem)| problem.is_some());
         let mut reasons: Vec<String> = away.map(|(name, _)| format!("{} is away", name.title())).collect();
+        reasons.extend(self.agents.problem().map(|_| "agents cannot ask over HTTP".to_owned()));
         let behind = ctx.clock().behind();
         if Duration::from_millis(behind.unsigned_abs()) > OFF {
             let (seconds, how) = (behind.unsigned_abs() / 1000, if behind > 0 { "behind" } else { "ahead of" });
@@ -147,6 +150,7 @@ impl Status {
         let groups = self.groups(&overview);
         let mut problems: Vec<ProblemView> =
             judged.as_ref().err().map(|why| ProblemView::of_daemon(why)).into_iter().collect();
+        problems.extend(self.agents.problem().map(ProblemView::of_agents));
         problems.extend(channels.iter().filter_map(ProblemView::of_channel));
         problems.extend(self.not_running().into_iter().map(ProblemView::of_missing));
         problems.extend(groups.iter().filter_map(ProblemView::of_group));
@@ -228,6 +232,11 @@ impl ProblemView {
             _ => "look at the disk of the data folder (df -h, df -i, dmesg); the log says more",
         };
         Self { kind: "daemon", about: None, line, fix: fix.to_owned(), since: None }
+    }
+
+    fn of_agents(Problem { since, why, fix }: Problem) -> Self {
+        let line = format!("Agents cannot ask over HTTP: {why}");
+        Self { kind: "daemon", about: None, line, fix, since: Some(since) }
     }
 
     fn of_channel(channel: &ChannelView) -> Option<Self> {

@@ -69,6 +69,7 @@ impl Rounds {
     }
 
     /// The same, read from a whole message.
+    #[cfg(feature = "host")]
     pub(crate) fn question_in(key: &[u8], message: &[u8]) -> Option<RequestId> {
         #[derive(Deserialize)]
         struct Message {

@@ -141,6 +141,11 @@ async fn a_question_is_forgotten_by_its_code_or_the_beginning_of_its_id_also_aft
     let told = run(forget(&world, &["--ask", ask["short_id"].as_str().unwrap()]));
     assert_eq!(told.status.code(), Some(0), "{}{}", out(&told), err(&told));
     assert_eq!(with(&world, &["Fire Bob", id]).len(), 1, "only its trail in the audit log, without a name");
+    let mistyped = run(forget(&world, &["--ask", ask["short_id"].as_str().unwrap()]));
+    let why = "no question has this code or id; `askd list --settled` shows codes";
+    assert!(mistyped.status.code() == Some(1) && err(&mistyped).contains(why), "{}", err(&mistyped));
+    let again = run(forget(&world, &["--ask", id]));
+    assert_eq!(again.status.code(), Some(0), "of a whole id it is certain: {}", err(&again));
     assert!(world.audit().iter().all(|line| line["by"] != ALICE));
     world.begin().await;
     let card = world.slack.messages(CHANNEL)[0].clone();
@@ -203,7 +208,8 @@ async fn a_code_is_never_the_beginning_of_the_id_of_another_question() {
     let first = erased(&run(forget(&world, &["--ask", code])));
     assert!(first.starts_with("Erased: 1 question"), "{first}");
     assert!(!record.exists());
-    assert_eq!(erased(&run(forget(&world, &["--ask", code]))), "Nothing in the records is about that.");
+    let gone = run(forget(&world, &["--ask", code]));
+    assert!(gone.status.code() == Some(1) && err(&gone).contains("no question has this code"), "{}", err(&gone));
     assert!(path(&other).exists(), "its code is another");
     let by_id = erased(&run(forget(&world, &["--ask", &other[..8]])));
     assert!(by_id.starts_with("Erased: 1 question"), "{by_id}");
@@ -379,7 +385,8 @@ fn what_cannot_be_meant_is_refused_with_what_to_do() {
     let world = World::empty();
     for (args, code, told) in [
         (&["--person", "operator"][..], 2, "\"operator\" is everyone who holds the inbox token, not a person"),
-        (&["--ask", "../x"], 2, "that is not the code or the id of a question; `askd list --settled` shows codes"),
+        (&["--ask", "../x"], 2, "give the question's code, or the first 8 or more characters of its id"),
+        (&["--ask", "980cace"], 2, "give the question's code, or the first 8 or more characters of its id"),
         (&["--ask", "3f", "--person", "U1"], 2, "cannot be used with"),
         (&["--person", ""], 2, "a value is required"),
         (&[], 2, "required"),

@@ -53,6 +53,10 @@ fn check_prints_every_mistake_with_its_line_or_what_holds() {
     Other groups: not served
     ");
     assert_eq!(right.status.code(), Some(0), "{}", err(&right));
+    let certificate = check("[agents]\ntls_cert = \"/no/cert\"\ntls_key = \"/no/key\"\n", &[]);
+    let told = err(&certificate);
+    assert!(told.starts_with("askd: [agents] tls_cert, tls_key: cannot use /no/key: "), "{told}");
+    assert_eq!(certificate.status.code(), Some(2), "with serve, too, so that systemd does not try it again and again");
     let missing = askd().args(["check", "--config", "/does/not/exist"]).output().unwrap();
     let told = "askd: cannot read the settings file /does/not/exist: No such file or directory (os error 2)\n";
     assert_eq!((err(&missing).as_str(), missing.status.code()), (told, Some(2)));
@@ -401,6 +405,18 @@ async fn init_goes_from_nothing_to_an_answered_question_and_destroys_nothing_whe
     let settings = files(&set_up).remove(&set_up.join("askd.toml")).unwrap().1;
     assert_eq!(settings.matches(&named).count(), 2, "{settings}");
     assert_eq!(slack.sockets_ever(), sockets, "no second daemon has connected");
+    // A file that it does not read: its reload would change nothing.
+    let elsewhere = set_up.join("elsewhere.toml");
+    std::fs::copy(set_up.join("askd.toml"), &elsewhere).unwrap();
+    let fifth = ["--group", "fifth", "--in", "inbox", "--agent", "here", "--no-question"];
+    let mut command = askd();
+    command.args(["init", "--config"]).arg(&elsewhere).args(fifth).env("ASKD__SLACK__API_URL", slack.api_url());
+    let told = out(&command.stdin(Stdio::null()).output().unwrap());
+    let shown = elsewhere.display();
+    let next = format!(
+        "Done. The daemon that runs does not read {shown}. Stop it, and start it with:  askd serve --config {shown}"
+    );
+    assert!(told.contains(&next), "{told}");
     daemon.start_kill().unwrap();
     daemon.wait().await.unwrap();
 }

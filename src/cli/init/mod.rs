@@ -14,7 +14,7 @@ use super::group;
 use super::mcp::Program;
 use super::{Exit, FAILED, USAGE, say, stop_on_signals};
 use crate::host::settings::Settings;
-use crate::host::store::{StoreError, hold};
+use crate::host::store::{StoreError, hold, noted_settings};
 use crate::ipc::default_data_dir;
 use anyhow::Context as _;
 use askd_core::Group;
@@ -225,6 +225,12 @@ fn next_step(settings: &Settings, before: &BTreeSet<&str>, plan: &Plan) -> Resul
     if !is_served(settings)? {
         return Ok(format!("\nDone. Start the daemon:  askd serve --config {}", plan.file().display()));
     }
+    if !reads(&settings.state_dir(), plan.file()) {
+        let file = plan.file().display();
+        return Ok(format!(
+            "\nDone. The daemon that runs does not read {file}. Stop it, and start it with:  askd serve --config {file}"
+        ));
+    }
     Ok(match channels(settings).into_iter().find(|channel| !before.contains(channel)) {
         Some(channel) => {
             format!(
@@ -237,6 +243,12 @@ fn next_step(settings: &Settings, before: &BTreeSet<&str>, plan: &Plan) -> Resul
                 .to_owned()
         }
     })
+}
+
+/// Whether the daemon that holds this state folder reads the file. One of an earlier version does not say.
+fn reads(state: &Path, file: &Path) -> bool {
+    let real = |file: &Path| std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    noted_settings(state).is_none_or(|files| files.iter().any(|known| real(known) == real(file)))
 }
 
 fn usual_file() -> PathBuf {

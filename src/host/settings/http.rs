@@ -64,8 +64,21 @@ impl Agents {
         (!self.tls_cert.as_os_str().is_empty()).then(|| (self.tls_cert.clone(), self.tls_key.clone()))
     }
 
-    pub(super) fn check(&self, mistakes: &mut Mistakes) {
+    pub(super) fn check(&self, http: &Http, mistakes: &mut Mistakes) {
         self.http().check("agents", mistakes);
+        let addresses = [
+            ("http.listen", Some(http.listen)),
+            ("http.webhook_listen", http.webhook_listen),
+            ("agents.listen", self.listen),
+        ];
+        for (at, (key, address)) in addresses.iter().enumerate() {
+            let same = |(_, before): &&(&str, Option<SocketAddr>)| before.is_some() && before == address;
+            if let Some((before, _)) = addresses[..at].iter().find(same)
+                && address.is_some_and(|address| address.port() != 0)
+            {
+                mistakes.add(*key, format!("askd listens there already ({before}); use another port"));
+            }
+        }
         let is_set = |path: &PathBuf| !path.as_os_str().is_empty();
         if is_set(&self.tls_cert) != is_set(&self.tls_key) {
             mistakes.add("agents.tls_cert", "a certificate needs its key: set both tls_cert and tls_key, or neither");

@@ -108,10 +108,10 @@ pub enum LogFormat {
 impl Settings {
     /// Reads the named files (else the system's, if it is there) and the environment.
     pub fn load(files: &[PathBuf]) -> Result<Self, SettingsError> {
-        let system = PathBuf::from(SYSTEM_FILE);
-        let named = if files.is_empty() && system.exists() { std::slice::from_ref(&system) } else { files };
         let (mut sources, mut unread) = (Vec::new(), Mistakes::default());
-        for file in named {
+        let named = Self::files(files);
+        // Nobody has to write the usual one.
+        for file in named.iter().filter(|file| !files.is_empty() || file.exists()) {
             match std::fs::read_to_string(file) {
                 Ok(text) => sources.push(Source { name: file.display().to_string(), text }),
                 Err(error) => unread.at_large(&format!("cannot read the settings file {}: {error}", file.display())),
@@ -119,6 +119,11 @@ impl Settings {
         }
         unread.none(())?;
         Self::read(sources, Some(environment()))
+    }
+
+    /// The files that are read: those that are named, or else the usual one.
+    pub fn files(named: &[PathBuf]) -> Vec<PathBuf> {
+        if named.is_empty() { vec![PathBuf::from(SYSTEM_FILE)] } else { named.to_vec() }
     }
 
     /// Reads the environment and a text that is to become a file. Without the file's name no place in it is told.
@@ -267,7 +272,7 @@ struct Shape {
 impl Shape {
     fn check(self, mistakes: &mut Mistakes) -> Settings {
         self.http.check("http", mistakes);
-        self.agents.check(mistakes);
+        self.agents.check(&self.http, mistakes);
         self.web.check(mistakes);
         if self.defaults.is_none() && self.asks.on_timeout == TimeoutPolicy::AbortTask {
             let why = "abort_task needs a session that can be stopped, and folders that are not configured have none: set \

@@ -4,7 +4,7 @@ use super::mistakes::Mistakes;
 use super::values::secret;
 use crate::ipc::HOST_GROUP;
 use askd_core::Group;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 
 /// `[postgres]`.
@@ -27,6 +27,14 @@ impl PostgresSettings {
             let why =
                 "this askd was built without PostgreSQL; build it with --features postgres, or leave the section out";
             mistakes.add("postgres.url", why);
+        }
+        for (key, url) in [("url", &self.url), ("listen_url", &self.listen_url)] {
+            let is_one = |url: &SecretString| {
+                ["postgres://", "postgresql://"].iter().any(|scheme| url.expose_secret().starts_with(scheme))
+            };
+            if url.as_ref().is_some_and(|url| !is_one(url)) {
+                mistakes.add(format!("postgres.{key}"), "it is not a URL like postgres://user@host/database");
+            }
         }
         if self.node.is_empty() {
             self.node = rustix::system::uname().nodename().to_string_lossy().into_owned();

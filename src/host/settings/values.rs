@@ -26,6 +26,11 @@ pub(super) fn data_dir<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D:
     if text.is_empty() {
         return default_data_dir(|name| std::env::var(name).ok()).map_err(D::Error::custom);
     }
+    if text.starts_with('~') {
+        return Err(D::Error::custom(format!(
+            "{text:?}: only shells know ~; write the whole path, like /home/ann/askd"
+        )));
+    }
     std::path::absolute(text).map_err(D::Error::custom)
 }
 

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 /// A text of this length on is the beginning of an id; codes are shorter, and can consist of hex digits, too.
-pub(super) const BEGINNING: usize = 8;
+pub const BEGINNING: usize = 8;
 /// Digits of a number with its country.
 const SHORTEST_NUMBER: usize = 7;
 /// Who or what is forgotten.

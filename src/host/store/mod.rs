@@ -26,8 +26,8 @@ pub use copying::{Copied, abort, copy};
 pub use documents::{Documents, InFiles, aside, change as change_document};
 #[cfg(feature = "postgres")]
 use files::boot_id;
-pub use files::{CHANNELS_FORMAT, Files, hold};
-pub use forgetting::{Erased, Whom};
+pub use files::{CHANNELS_FORMAT, Files, hold, note_settings, noted_settings};
+pub use forgetting::{BEGINNING, Erased, Whom};
 pub use loading::Loading;
 #[cfg(feature = "postgres")]
 pub use postgres::{Moved, Turn, Waiting, lines_of, look, move_group};

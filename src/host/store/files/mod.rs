@@ -12,7 +12,7 @@ mod unfiled;
 #[cfg(feature = "postgres")]
 pub(super) use boot::boot_id;
 pub use journal::EntryId;
-pub use opening::hold;
+pub use opening::{hold, note_settings, noted_settings};
 
 use super::cache::{Cache, Kind};
 use super::documents::CHANNELS;

@@ -13,12 +13,14 @@ use rustix::fs::{FlockOperation, flock};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 /// The newest format of a record that was ever written here. Records are read only after the start, so this is what stops
 /// an older askd before it changes anything.
 const FORMAT: &str = "format.json";
+/// Which settings files the daemon reads.
+const SETTINGS: &str = "settings.json";
 /// The format of a folder whose journal may hold records. An askd that knows no journal must not change anything there. A
 /// clean stop empties the journal and leaves the format of the records.
 pub(super) const WITH_JOURNAL: u32 = record::VERSION + 1;
@@ -80,6 +82,16 @@ pub fn hold(path: &Path) -> Result<File, StoreError> {
         Err(rustix::io::Errno::WOULDBLOCK) => Err(StoreError::Held(path.display().to_string())),
         Err(error) => Err(at()(error.into())),
     }
+}
+
+/// Notes which settings files the process reads that holds a state folder.
+pub fn note_settings(path: &Path, files: &[PathBuf]) -> io::Result<()> {
+    Dir::open(path)?.place(".tmp-settings", SETTINGS, &serde_json::to_vec(files)?, Access::PRIVATE)
+}
+
+/// Those files; `None` if that is not known.
+pub fn noted_settings(path: &Path) -> Option<Vec<PathBuf>> {
+    serde_json::from_slice(&std::fs::read(path.join(SETTINGS)).ok()?).ok()
 }
 
 /// Says which user could not make the data folder, and how to fix it.

@@ -58,7 +58,6 @@ fn values_that_make_no_sense_are_named_with_what_to_write() {
         ("[http]\nlisten = \"0.0.0.0:8484\"", "http.allowed_hosts"),
         ("[http]\nwebhook_listen = \"127.0.0.1:8484\"", "askd listens there already (http.listen)"),
         ("[agents]\nlisten = \"127.0.0.1:8484\"", "askd listens there already (http.listen)"),
-        ("data_dir = \"~/askd\"", "only shells know ~"),
         ("[postgres]\nurl = \"mysql://x\"", "postgres.url"),
         ("[web]\ntoken_file = \"/does/not/exist\"", "web.token_file"),
         ("[groups.a]\nroutes = [{ channel = \"fax\" }]", "groups.a.routes[0].channel"),
@@ -84,6 +83,8 @@ fn values_that_make_no_sense_are_named_with_what_to_write() {
     ] {
         assert!(error(text).contains(key), "{text}: {}", error(text));
     }
+    let home = Settings::from_toml("data_dir = \"~/askd\"").unwrap_err().to_string();
+    assert!(home.contains("only shells know ~"), "{home}");
     assert!(load("[http]\nlisten = \"0.0.0.0:8484\"\nallowed_hosts = \"a.example, b.example\"").is_ok());
 }
 

@@ -141,7 +141,7 @@ impl AskCommand {
         }
         match styles.iter().find_map(|(of, style)| Some((of.as_ref()?, style.name()))) {
             Some((label, flag)) => {
-                Err(Exit::new(USAGE, format!("--{flag} {label:?} is none of the labels in --option")))
+                Err(Exit::new(USAGE, format!("--{flag} {label:?} is not one of the --option labels")))
             }
             None => Ok(options),
         }

@@ -61,7 +61,6 @@ fn raise_open_files() {
 impl Serve {
     pub(super) fn run(self) -> Result<(), Exit> {
         let mut settings = Settings::load(&self.config).map_err(|error| Exit::new(USAGE, error))?;
-        super::check::certificate(&settings)?;
         settings.after_loss = self.after_loss;
         super::log(&settings.log.filter, settings.log.format == LogFormat::Json)?;
         let held = HeldSignals::hold()?;

@@ -61,14 +61,26 @@ impl Door {
 
 /// Where agents ask, as soon as there is a token and the address is free; `None` if the daemon stops before.
 async fn first_token(http: &Http, tokens: &Tokens, standing: &Standing, ctx: &Ctx) -> Option<TcpListener> {
-    tokio::select! {
-        () = tokens.made() => bind_when_free(http, standing, ctx).await,
-        () = ctx.stopping() => None,
+    loop {
+        tokio::select! {
+            () = tokens.made() => {}
+            () = ctx.stopping() => return None,
+        }
+        let listener = bind_when_free(http, standing, ctx, || !tokens.is_empty()).await;
+        if listener.is_some() || ctx.is_stopping() {
+            return listener;
+        }
     }
 }
 
-async fn bind_when_free(http: &Http, standing: &Standing, ctx: &Ctx) -> Option<TcpListener> {
-    loop {
+/// `None`: it is not wanted any more, or the daemon stops.
+async fn bind_when_free(
+    http: &Http,
+    standing: &Standing,
+    ctx: &Ctx,
+    is_wanted: impl Fn() -> bool,
+) -> Option<TcpListener> {
+    while is_wanted() {
         let error = match http::bind(http.listen, AGENTS, &mut Vec::new()).await {
             Ok(listener) => {
                 standing.works();
@@ -84,6 +96,8 @@ async fn bind_when_free(http: &Http, standing: &Standing, ctx: &Ctx) -> Option<T
             return None;
         }
     }
+    standing.works();
+    None
 }
 
 /// Serves the inbox and what others call, on one address or on two.
@@ -129,7 +143,7 @@ mod tests {
             drop(other);
             hand.advance(AGAIN);
         };
-        let (listener, ()) = tokio::join!(bind_when_free(&http, &standing, &ctx), frees);
+        let (listener, ()) = tokio::join!(bind_when_free(&http, &standing, &ctx, || true), frees);
         assert_eq!((listener.unwrap().local_addr().unwrap(), standing.problem()), (listen, None));
     }
 }

@@ -15,6 +15,7 @@ pub mod doctor;
 mod doors;
 pub mod folders;
 pub mod forget;
+mod holds;
 pub mod http;
 pub mod intake;
 mod keyed_lock;

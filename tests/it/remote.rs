@@ -3,7 +3,7 @@
 use crate::harness::{SOON, World, askd, choice, exchange, within};
 use crate::ports::free_port;
 use crate::said;
-use crate::sessions::with_session;
+use crate::sessions::{Alive, with_session};
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
@@ -372,6 +372,29 @@ fn a_briefing_that_another_one_is_just_taking_does_not_come_back() {
         assert!(matches!(status, 409 | 410), "{status} {told}");
         (status == 410).then_some(())
     });
+}
+
+/// A process that lives again gets nothing of what somebody else was just sent.
+#[test]
+fn a_briefing_that_was_just_sent_over_http_does_not_come_back_to_a_file() {
+    let remote = Remote::of(World::empty().groups(&["research"]));
+    let (reader, folder, world) = (remote.agent("research"), remote.world.group("research"), &remote.world);
+    let alive = Alive::new(&folder, "p");
+    folder.ask("r1", &json!({"process": "p", "questions": [{"question": "Deploy?"}]}));
+    let ask = world.one_open();
+    drop(alive);
+    assert_eq!(world.answer(&ask, &json!({"Deploy?": "yes"})).0, 200);
+    let listed = || reader.call("GET", "/briefings", "").1["briefings"][0]["ask_id"].as_str().map(str::to_owned);
+    let id = world.passing(SECOND * 120, "the briefing", listed);
+    assert_eq!(reader.call("GET", "/briefings?take=true", "").0, 200);
+    let _alive = Alive::new(&folder, "p");
+    let mut steps = 0;
+    world.passing(SECOND * 14, "some looks", || {
+        steps += 1;
+        assert!(folder.response("r1").is_none(), "two runs of the agent have the answer");
+        (steps > 11).then_some(())
+    });
+    assert_eq!(reader.call("POST", &format!("/briefings/{id}/taken"), "").0, 204);
 }
 
 /// Its outcome goes one way, so that the second one would wait for nothing.

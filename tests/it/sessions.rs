@@ -307,6 +307,29 @@ fn a_process_that_was_suspended_while_it_was_answered_gets_its_answer_unless_it_
 }
 
 #[test]
+fn all_suspended_calls_of_a_question_get_its_answer_whichever_goes_on_first() {
+    let world = with_session("", "").started();
+    let agent = world.group("g");
+    let alive = ["one", "two"].map(|id| {
+        let alive = Alive::new(&agent, id);
+        agent.ask(id, &and(question(), &json!({"process": id, "idempotency_key": "k"})));
+        world.one_open();
+        alive
+    });
+    within(SOON, "the second to join", || whats(&world).contains(&"joined".to_owned()).then_some(()));
+    let ask = world.one_open();
+    drop(alive);
+    assert_eq!(world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
+    let path = agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()));
+    world.passing(JUDGED, "the briefing", || path.exists().then_some(()));
+    let _one = Alive::new(&agent, "one");
+    world.passing(JUDGED, "the answer of the one", || agent.response("one"));
+    let _two = Alive::new(&agent, "two");
+    world.passing(JUDGED, "the answer of the other", || agent.response("two"));
+    assert!(!path.exists(), "nobody else gets it");
+}
+
+#[test]
 fn the_same_request_once_more_gets_its_answer_once_more() {
     let world = with_session("", "answer_retention = \"1s\"").started();
     let agent = world.group("g");

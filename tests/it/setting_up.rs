@@ -56,7 +56,7 @@ fn check_prints_every_mistake_with_its_line_or_what_holds() {
     let certificate = check("[agents]\ntls_cert = \"/no/cert\"\ntls_key = \"/no/key\"\n", &[]);
     let told = err(&certificate);
     assert!(told.starts_with("askd: [agents] tls_cert, tls_key: cannot use /no/key: "), "{told}");
-    assert_eq!(certificate.status.code(), Some(2), "with serve, too, so that systemd does not try it again and again");
+    assert_eq!(certificate.status.code(), Some(2), "it is a mistake in the settings");
     let missing = askd().args(["check", "--config", "/does/not/exist"]).output().unwrap();
     let told = "askd: cannot read the settings file /does/not/exist: No such file or directory (os error 2)\n";
     assert_eq!((err(&missing).as_str(), missing.status.code()), (told, Some(2)));
@@ -397,7 +397,7 @@ async fn init_goes_from_nothing_to_an_answered_question_and_destroys_nothing_whe
     let told = out(&fourth);
     for line in [
         "A daemon runs on this data folder. After the next step, ask: askd ask --ipc",
-        "Done. The daemon that runs reads the settings at a reload:  sudo systemctl reload askd",
+        "Done. The running daemon reads the settings at a reload:  sudo systemctl reload askd",
     ] {
         assert!(told.contains(line), "{line}\n{told}");
     }
@@ -414,7 +414,7 @@ async fn init_goes_from_nothing_to_an_answered_question_and_destroys_nothing_whe
     let told = out(&command.stdin(Stdio::null()).output().unwrap());
     let shown = elsewhere.display();
     let next = format!(
-        "Done. The daemon that runs does not read {shown}. Stop it, and start it with:  askd serve --config {shown}"
+        "Done. The running daemon does not read {shown}. Stop it, then start it with:  askd serve --config {shown}"
     );
     assert!(told.contains(&next), "{told}");
     daemon.start_kill().unwrap();

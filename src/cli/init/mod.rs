@@ -228,20 +228,16 @@ fn next_step(settings: &Settings, before: &BTreeSet<&str>, plan: &Plan) -> Resul
     if !reads(&settings.state_dir(), plan.file()) {
         let file = plan.file().display();
         return Ok(format!(
-            "\nDone. The daemon that runs does not read {file}. Stop it, and start it with:  askd serve --config {file}"
+            "\nDone. The running daemon does not read {file}. Stop it, then start it with:  askd serve --config {file}"
         ));
     }
     Ok(match channels(settings).into_iter().find(|channel| !before.contains(channel)) {
         Some(channel) => {
-            format!(
-                "\nDone. The daemon that runs does not know {channel} yet. Restart it:  sudo systemctl restart askd"
-            )
+            format!("\nDone. The running daemon does not know {channel} yet. Restart it:  sudo systemctl restart askd")
         }
-        None => {
-            "\nDone. The daemon that runs reads the settings at a reload:  sudo systemctl reload askd\n(or, without \
+        None => "\nDone. The running daemon reads the settings at a reload:  sudo systemctl reload askd\n(or, without \
                  systemd, kill -HUP and its process id)"
-                .to_owned()
-        }
+            .to_owned(),
     })
 }
 

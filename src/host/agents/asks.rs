@@ -318,7 +318,7 @@ impl Agents {
         let of = (caller.holder.group.clone(), id);
         let detail = "It became a briefing. Another taker was sent the briefing and may still say that it has it.";
         let to_another = |left| Problem::new(StatusCode::CONFLICT, "Held for another", detail).retry_after(left);
-        self.briefed.hold(&of, &caller.taker, self.ctx.clock().monotonic()).map_err(to_another)
+        self.broker.briefed().hold(&of, &caller.taker, self.ctx.clock().monotonic()).map_err(to_another)
     }
 }
 

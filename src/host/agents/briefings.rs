@@ -36,9 +36,9 @@ impl Agents {
         let mut held = Vec::new();
         for id in ids {
             let of = (caller.holder.group.clone(), id);
-            if self.briefed.hold(&of, &caller.taker, self.ctx.clock().monotonic()).is_err() {
+            if self.broker.briefed().hold(&of, &caller.taker, self.ctx.clock().monotonic()).is_err() {
                 for of in &held {
-                    self.briefed.release(of, &caller.taker);
+                    self.broker.briefed().release(of, &caller.taker);
                 }
                 let detail = "Another taker was sent these briefings and may still say that it has them.";
                 return Err(Problem::new(StatusCode::CONFLICT, "Held for another", detail).retry_after(SOON));
@@ -143,7 +143,7 @@ pub(super) async fn taken(
     let id: AskId = ask_id.parse().map_err(|_| gone())?;
     let group = &caller.holder.group;
     // It is held on: who has read the list before would take it for one that is there.
-    if agents.briefed.hold(&(group.clone(), id), &caller.taker, agents.ctx.clock().monotonic()).is_err() {
+    if agents.broker.briefed().hold(&(group.clone(), id), &caller.taker, agents.ctx.clock().monotonic()).is_err() {
         return Err(Problem::new(StatusCode::GONE, "Not yours", "Another taker has it."));
     }
     let taken = if agents.broker.keeps_briefings(group) {
@@ -161,6 +161,6 @@ pub(super) async fn put_back(
     Extension(caller): Extension<Caller>,
     Path(ask_id): Path<AskId>,
 ) -> StatusCode {
-    agents.briefed.release(&(caller.holder.group.clone(), ask_id), &caller.taker);
+    agents.broker.briefed().release(&(caller.holder.group.clone(), ask_id), &caller.taker);
     StatusCode::NO_CONTENT
 }

@@ -8,17 +8,17 @@ mod asks;
 mod briefings;
 mod door;
 mod events;
-mod holds;
 mod mcp;
 
 use super::broker::Broker;
 use super::channel::web::Problem;
 use super::ctx::Ctx;
 use super::folders::Folders;
+use super::holds::Holds;
 use super::tokens::Tokens;
 use super::warnings::Warnings;
 use crate::ipc::MAX_REQUEST_BYTES;
-use askd_core::{AskId, Group};
+use askd_core::Group;
 use axum::Router;
 use axum::body::to_bytes;
 use axum::extract::{DefaultBodyLimit, OriginalUri};
@@ -27,7 +27,6 @@ use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use door::Budgets;
-use holds::Holds;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,15 +43,14 @@ pub(super) struct Agents {
     budgets: Arc<Budgets>,
     holds: Arc<Holds>,
     /// The same for briefings.
-    briefed: Arc<Holds<AskId>>,
     /// One place on the disk for each group, which may hang.
     disks: Arc<Mutex<BTreeMap<Group, Arc<Semaphore>>>>,
 }
 
 impl Agents {
     pub(super) fn new(broker: Broker, folders: Folders, tokens: Tokens, ctx: Ctx, warnings: Warnings) -> Self {
-        let (budgets, holds, briefed, disks) = (Arc::default(), Arc::default(), Arc::default(), Arc::default());
-        Self { broker, folders, tokens, ctx, warnings, budgets, holds, briefed, disks }
+        let (budgets, holds, disks) = (Arc::default(), Arc::default(), Arc::default());
+        Self { broker, folders, tokens, ctx, warnings, budgets, holds, disks }
     }
 
     /// The calls.

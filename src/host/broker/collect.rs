@@ -69,18 +69,16 @@ impl Broker {
         let (mut taken, mut judged) = (Vec::new(), Vec::new());
         let now = self.clock().now();
         let is_alive = |process: &str| self.heartbeats().of(group, process, now) == Liveness::Alive;
-        for (id, Lying { outcomes, probe, gone: (mut gone, until) }) in outcomes {
+        for (id, Lying { outcomes, probe, gone: (gone, until) }) in outcomes {
             for outcome in outcomes {
                 match (lies(id, &outcome), &outcome.to) {
                     (Some(Lies::Gone), to) => {
                         taken.push((id, DeliveryEvent::Taken { since: outcome.since }.to(to.clone())));
                     }
-                    (Some(Lies::There), Taker::Briefing) if now < until => {
-                        let back = gone.drain(..).filter(|(_, process)| is_alive(process));
-                        let calls: Vec<RequestId> = back.map(|(call, _)| call).collect();
-                        if !calls.is_empty() {
-                            self.give_back(id, calls);
-                        }
+                    (Some(Lies::There), Taker::Briefing)
+                        if now < until && gone.iter().any(|process| is_alive(process)) =>
+                    {
+                        self.give_back(group, id);
                     }
                     (Some(Lies::There | Lies::BeingTaken), Taker::Waiter(request_id))
                         if outcome.judged && self.may_be_dead(group, request_id, &outcome, probe) =>

@@ -5,6 +5,7 @@ use super::admission::waiter;
 use super::submit::Submitted;
 use super::{Broker, Failure};
 use crate::host::delivery::{Lies, lies_in};
+use crate::host::holds::Holds;
 use crate::host::session::{DEAD_AFTER, Liveness};
 use crate::ipc::RESPONSES;
 use crate::ipc::wire::Request;
@@ -14,6 +15,14 @@ use askd_core::{
 };
 use std::io;
 use tokio::sync::broadcast::error::RecvError;
+
+/// Who holds a briefing that comes back to the calls that waited.
+const BACK: &str = "";
+
+/// Whether this is a call of a process that was thought gone, and that looks for a file.
+pub(super) fn may_come_back(waiter: &Waiter) -> bool {
+    waiter.response.is_taken_back() && waiter.carrier.is_file() && !waiter.is_withdrawn() && waiter.process.is_some()
+}
 
 impl Broker {
     /// Whether a response lies where its waiter looks for it.
@@ -34,9 +43,13 @@ impl Broker {
 
     /// The processes of these calls were thought gone, and live: the outcome comes back to them, unless its briefing was read, or
     /// the agent was started with it.
-    pub(super) fn give_back(&self, id: AskId, calls: Vec<RequestId>) {
-        // No agent is started with it meanwhile.
+    pub(super) fn give_back(&self, group: &Group, id: AskId) {
+        // No agent is started with it meanwhile, and nobody is sent the briefing over HTTP.
         let Some(alone) = self.0.starting.try_lock(id) else { return };
+        let of = (group.clone(), id);
+        if self.0.briefed.hold(&of, BACK, self.clock().monotonic()).is_err() {
+            return;
+        }
         let broker = self.clone();
         self.0.ctx.spawn(async move {
             let mut changes = broker.changes();
@@ -52,8 +65,9 @@ impl Broker {
                     }
                     DeliveryState::TakingBack => {}
                     DeliveryState::TakenBack { .. } => {
-                        for call in calls {
-                            broker.apply_later(id, Event::Requested(Relation::Replays(call)));
+                        // Those that are dead are found out again.
+                        for call in ask.waiters.iter().filter(|waiter| may_come_back(waiter)) {
+                            broker.apply_later(id, Event::Requested(Relation::Replays(call.request_id.clone())));
                         }
                         break;
                     }
@@ -67,8 +81,14 @@ impl Broker {
                     break;
                 }
             }
+            broker.0.briefed.release(&of, BACK);
             drop(alone);
         });
+    }
+
+    /// Which briefings callers over HTTP were sent lately.
+    pub(in crate::host) fn briefed(&self) -> &Holds<AskId> {
+        &self.0.briefed
     }
 
     /// The outcome of the same question that no call took; `None` if there is none, so that it is a new ask.
@@ -105,6 +125,13 @@ impl Broker {
                 // A waiter is taking it, or askd cannot tell yet whether one will.
                 _ => return Some(Submitted::NotYet),
             }
+        }
+        let of = (ask.group.clone(), id);
+        let taker = request.request_id.as_str();
+        if ask.follow_up().briefing.is_published() && self.0.briefed.hold(&of, taker, self.clock().monotonic()).is_err()
+        {
+            // It was just sent to somebody over HTTP.
+            return Some(Submitted::NotYet);
         }
         if !reclaim.is_empty() || !ask.is_free() {
             return match self.apply(id, Event::Requested(Relation::Reclaims(reclaim))).await {

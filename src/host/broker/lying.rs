@@ -1,6 +1,7 @@
 //! What of an ask lies in its group's folders, as the index remembers it for each look ([`super::collect`]).
 
-use askd_core::{AgentStart, Ask, AskId, RequestId, Taker, Time};
+use super::kept;
+use askd_core::{AgentStart, Ask, AskId, Taker, Time};
 
 /// What is published of an ask in its group's folders and was not taken yet.
 #[derive(Debug, Clone)]
@@ -8,8 +9,8 @@ pub(in crate::host) struct Lying {
     pub(super) outcomes: Vec<LyingOutcome>,
     /// Something other than a sign of life can tell whether its session lives.
     pub(super) probe: bool,
-    /// Calls whose processes were thought gone, so that their outcome became a briefing, and until when it can come back to them.
-    pub(super) gone: (Vec<(RequestId, String)>, Time),
+    /// Processes that were thought gone, so that their outcome became a briefing, and until when it can come back to their calls.
+    pub(super) gone: (Vec<String>, Time),
 }
 
 /// A response or briefing that lies there.
@@ -37,19 +38,17 @@ impl Lying {
                 judged: ask.minds_death_of(waiter),
             })
         });
-        let (follow_up, session) = (ask.follow_up(), &ask.rules.session);
+        let follow_up = ask.follow_up();
         let since = follow_up.briefing.published_at();
         let briefing =
             since.map(|since| LyingOutcome { to: Taker::Briefing, since, process: None, file: true, judged: false });
-        let gone = ask.waiters.iter().filter(|waiter| {
-            since.is_some() && follow_up.start != AgentStart::Started && waiter.response.is_taken_back()
-        });
-        let gone = gone.filter(|waiter| waiter.carrier.is_file() && !waiter.is_withdrawn());
-        let gone = gone.filter_map(|waiter| Some((waiter.request_id.clone(), waiter.process.clone()?))).collect();
-        let until = since.map_or(Time::MAX, |since| since + session.answer_retention);
+        let may_come_back = since.is_some() && follow_up.start != AgentStart::Started;
+        let gone = ask.waiters.iter().filter(|waiter| may_come_back && kept::may_come_back(waiter));
+        let gone = gone.filter_map(|waiter| waiter.process.clone()).collect();
+        let until = ask.outcome_until().unwrap_or(Time::MAX);
         ask.is_watched().then(|| Self {
             outcomes: responses.chain(briefing).collect(),
-            probe: session.probe,
+            probe: ask.rules.session.probe,
             gone: (gone, until),
         })
     }

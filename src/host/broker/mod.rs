@@ -40,6 +40,7 @@ use crate::clock::{Clock, Reading};
 use crate::host::audit::{Audit, Lines};
 use crate::host::ctx::Ctx;
 use crate::host::folders::Folders;
+use crate::host::holds::Holds;
 use crate::host::keyed_lock::KeyedLock;
 use crate::host::metrics::Metrics;
 use crate::host::port::Channels;
@@ -116,6 +117,8 @@ struct Inner {
     moving: KeyedLock<AskId>,
     /// The agents of these asks are being started.
     starting: KeyedLock<AskId>,
+    /// Briefings that callers over HTTP were sent lately.
+    briefed: Holds<AskId>,
     /// The asks of which a task finds out whose processes are gone.
     replacing: KeyedLock<AskId>,
     /// What this daemon knows of others.

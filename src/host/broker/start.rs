@@ -12,6 +12,7 @@ use crate::host::audit::{Audit, Lines};
 use crate::host::ctx::Ctx;
 use crate::host::delivery;
 use crate::host::folders::Folders;
+use crate::host::holds::Holds;
 use crate::host::keyed_lock::KeyedLock;
 use crate::host::metrics::Metrics;
 use crate::host::port::Channels;
@@ -88,6 +89,7 @@ impl Broker {
             noting: KeyedLock::default(),
             moving: KeyedLock::default(),
             starting: KeyedLock::default(),
+            briefed: Holds::default(),
             replacing: KeyedLock::default(),
             beside: Beside::default(),
             asking: super::Asking::default(),

@@ -84,7 +84,7 @@ fn values_that_make_no_sense_are_named_with_what_to_write() {
         assert!(error(text).contains(key), "{text}: {}", error(text));
     }
     let home = Settings::from_toml("data_dir = \"~/askd\"").unwrap_err().to_string();
-    assert!(home.contains("only shells know ~"), "{home}");
+    assert!(home.contains("only a shell expands ~"), "{home}");
     assert!(load("[http]\nlisten = \"0.0.0.0:8484\"\nallowed_hosts = \"a.example, b.example\"").is_ok());
 }
 

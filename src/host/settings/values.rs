@@ -28,7 +28,7 @@ pub(super) fn data_dir<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D:
     }
     if text.starts_with('~') {
         return Err(D::Error::custom(format!(
-            "{text:?}: only shells know ~; write the whole path, like /home/ann/askd"
+            "{text:?}: only a shell expands ~; write the full path, such as /home/ann/askd"
         )));
     }
     std::path::absolute(text).map_err(D::Error::custom)

@@ -298,8 +298,13 @@ impl AskState {
 
     /// Whether no call has taken the outcome, so that a call that asks the same again is given it.
     pub fn keeps_outcome(&self, now: Time) -> bool {
-        let Stage::Settled { at, .. } = &self.stage else { return false };
-        now < self.said_at(*at) + self.rules.session.answer_retention && self.is_untaken()
+        self.outcome_until().is_some_and(|until| now < until) && self.is_untaken()
+    }
+
+    /// Until when the outcome is kept for such a call.
+    pub fn outcome_until(&self) -> Option<Time> {
+        let Stage::Settled { at, .. } = &self.stage else { return None };
+        Some(self.said_at(*at) + self.rules.session.answer_retention)
     }
 
     /// The same, however long ago it was.

@@ -14,7 +14,7 @@ const BRIEFING_HELD: Duration = Duration::from_secs(15);
 
 /// All holds. A start of the daemon forgets them: the record says who has taken what.
 #[derive(Debug)]
-pub(super) struct Holds<Id = RequestId> {
+pub struct Holds<Id = RequestId> {
     held: Duration,
     takers: Mutex<Takers<Id>>,
 }
@@ -35,7 +35,7 @@ impl Default for Holds<AskId> {
 
 impl<Id: Clone + Eq + Hash> Holds<Id> {
     /// Holds an outcome for this taker, or says how long another one has it.
-    pub(super) fn hold(&self, of: &(Group, Id), taker: &str, now: Moment) -> Result<(), Duration> {
+    pub fn hold(&self, of: &(Group, Id), taker: &str, now: Moment) -> Result<(), Duration> {
         let mut holds = self.takers.lock();
         if let Some(left) = left(&holds, of, taker, now) {
             return Err(left);
@@ -49,7 +49,7 @@ impl<Id: Clone + Eq + Hash> Holds<Id> {
     }
 
     /// It did not reach this taker: another one may have it at once.
-    pub(super) fn release(&self, of: &(Group, Id), taker: &str) {
+    pub fn release(&self, of: &(Group, Id), taker: &str) {
         let mut holds = self.takers.lock();
         if holds.get(of).is_some_and(|(holder, _)| holder == taker) {
             holds.remove(of);
@@ -57,7 +57,7 @@ impl<Id: Clone + Eq + Hash> Holds<Id> {
     }
 
     /// Whether another taker has it now.
-    pub(super) fn is_anothers(&self, of: &(Group, Id), taker: &str, now: Moment) -> bool {
+    pub fn is_anothers(&self, of: &(Group, Id), taker: &str, now: Moment) -> bool {
         left(&self.takers.lock(), of, taker, now).is_some()
     }
 }

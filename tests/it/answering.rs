@@ -293,7 +293,10 @@ fn what_cannot_be_written_now_is_written_when_it_can() {
     agent.squat_responses();
     assert_eq!(world.answer(&ask, &json!({"r1_0": "Vue"})).0, 200);
     within(SOON, "the complaint", || world.log().contains("a response could not be written").then_some(()));
-    assert_eq!(world.state_files("pending_questions/g").len(), 1, "still owed");
+    // Beside a file that a flush is writing.
+    let mut kept = world.state_files("pending_questions/g");
+    kept.retain(|name| !name.starts_with(".tmp-"));
+    assert_eq!(kept.len(), 1, "still owed");
     agent.free_responses();
     assert_eq!(agent.wait("r1")["result"]["status"], "answered");
     world.all_done("g");

@@ -161,7 +161,7 @@ impl Broker {
     /// Waits before another try; `false` if the daemon is stopping.
     async fn pause(&self, pause: &mut Duration) -> bool {
         let wait = *pause;
-        *pause = (wait * 4).min(RETRY.1);
+        *pause = (wait * 2).min(RETRY.1);
         self.0.ctx.pause(wait).await
     }
 

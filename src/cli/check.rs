@@ -27,7 +27,7 @@ impl Check {
 }
 
 /// Whether the files of a certificate can be used. Only the daemon's own user may be able to read them.
-pub(super) fn certificate(settings: &Settings) -> Result<(), Exit> {
+fn certificate(settings: &Settings) -> Result<(), Exit> {
     let read = settings.agents.tls().map(|(cert, key)| Tls::new(cert, key)).transpose();
     read.map(drop).map_err(|error| Exit::new(USAGE, format!("[agents] tls_cert, tls_key: {error}")))
 }

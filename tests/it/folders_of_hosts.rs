@@ -1,7 +1,7 @@
 //! The folders of groups where several daemons share a database: each group's folder is served by one host, and everything else of its
 //! questions by any daemon, also while that host is away. `tests/postgres/run` starts the server.
 
-use crate::harness::{SOON, World, askd, choice, names, within};
+use crate::harness::{Agent, SOON, World, askd, choice, names, within};
 use crate::in_slack::{ALICE, BOB, CHANNEL};
 use crate::on_postgres::Database;
 use crate::several_daemons::{Cluster, DEATH, is_noticed, meanwhile};
@@ -277,10 +277,9 @@ async fn an_agent_is_started_on_the_host_of_its_folder() {
     assert_eq!(lies(&cluster.hosts[0].world, "woken"), Vec::<String>::new());
 }
 
-/// The computer of a host loses its power, and its disk the file of a response, while the database and the leader go on.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_response_that_a_host_may_have_lost_is_written_again() {
-    let Some(mut cluster) = Cluster::of(2).await else { return };
+/// Two hosts, of which the second one's computer has lost its power, and its disk the response of its agent's question `r1`.
+async fn with_a_lost_response() -> Option<(Cluster, Agent)> {
+    let mut cluster = Cluster::of(2).await?;
     let agent = cluster.hosts[1].world.group("research");
     agent.ask("r1", &deploy());
     meanwhile(|| cluster.hosts[0].answer("r1", "no"));
@@ -290,6 +289,13 @@ async fn a_response_that_a_host_may_have_lost_is_written_again() {
     cluster.hosts[1].world.kill();
     cluster.database.query("update askd.hosts set boot = 'another' where node = 'host-1'");
     fs::remove_file(agent.response_path("r1")).unwrap();
+    Some((cluster, agent))
+}
+
+/// The computer of a host loses its power, and its disk the file of a response, while the database and the leader go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_response_that_a_host_may_have_lost_is_written_again() {
+    let Some((mut cluster, agent)) = with_a_lost_response().await else { return };
     cluster.start(1);
     assert_eq!(meanwhile(|| agent.take("r1"))["result"]["answers"], json!({"Deploy?": "no"}));
     // After a clean stop nothing is in doubt.
@@ -327,16 +333,7 @@ async fn a_call_of_a_dead_process_is_replaced_by_one_that_joins_at_another_daemo
 /// changes the question meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_host_may_have_lost_is_written_again_although_that_was_in_doubt_and_another_daemon_was_faster() {
-    let Some(mut cluster) = Cluster::of(2).await else { return };
-    let agent = cluster.hosts[1].world.group("research");
-    agent.ask("r1", &deploy());
-    meanwhile(|| cluster.hosts[0].answer("r1", "no"));
-    meanwhile(|| agent.wait("r1"));
-    let published = "select 'yes' from askd.asks where record::text like '%published%'";
-    meanwhile(|| within(SOON, "the record", || cluster.database.query(published).pop()));
-    cluster.hosts[1].world.kill();
-    cluster.database.query("update askd.hosts set boot = 'another' where node = 'host-1'");
-    fs::remove_file(agent.response_path("r1")).unwrap();
+    let Some((mut cluster, agent)) = with_a_lost_response().await else { return };
     doubts(&cluster, "old.record::text like '%published%' and new.record::text not like '%published%'");
     cluster.start(1);
     another_is_faster(&cluster);

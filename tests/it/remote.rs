@@ -84,6 +84,12 @@ impl Remote {
 }
 
 impl Agent {
+    /// Waits for a briefing of its group; the id of the ask.
+    fn briefed(&self, world: &World) -> String {
+        let listed = || self.call("GET", "/briefings", "").1["briefings"][0]["ask_id"].as_str().map(str::to_owned);
+        world.passing(SECOND * 120, "the briefing", listed)
+    }
+
     pub(crate) fn call(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
         let (status, body) = self.raw(method, path, body);
         (status, serde_json::from_str(&body).unwrap_or(Value::Null))
@@ -360,8 +366,7 @@ fn a_briefing_that_another_one_is_just_taking_does_not_come_back() {
     let agent = remote.agent("research");
     assert_eq!(agent.ask("r1", "Deploy?").0, 201);
     remote.answer("r1", "yes");
-    let listed = || agent.call("GET", "/briefings", "").1["briefings"][0]["ask_id"].as_str().map(str::to_owned);
-    let id = remote.world.passing(SECOND * 120, "the briefing", listed);
+    let id = agent.briefed(&remote.world);
     let reader = agent.other();
     assert_eq!(reader.call("GET", "/briefings?take=true", "").0, 200);
     let refused = agent.raw("GET", "/asks/r1", "");
@@ -384,8 +389,7 @@ fn a_briefing_that_was_just_sent_over_http_does_not_come_back_to_a_file() {
     let ask = world.one_open();
     drop(alive);
     assert_eq!(world.answer(&ask, &json!({"Deploy?": "yes"})).0, 200);
-    let listed = || reader.call("GET", "/briefings", "").1["briefings"][0]["ask_id"].as_str().map(str::to_owned);
-    let id = world.passing(SECOND * 120, "the briefing", listed);
+    let id = reader.briefed(world);
     assert_eq!(reader.call("GET", "/briefings?take=true", "").0, 200);
     let _alive = Alive::new(&folder, "p");
     for _look in 0..2 {

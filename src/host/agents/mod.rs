@@ -42,7 +42,6 @@ pub(super) struct Agents {
     warnings: Warnings,
     budgets: Arc<Budgets>,
     holds: Arc<Holds>,
-    /// The same for briefings.
     /// One place on the disk for each group, which may hang.
     disks: Arc<Mutex<BTreeMap<Group, Arc<Semaphore>>>>,
 }

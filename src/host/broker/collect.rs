@@ -328,11 +328,9 @@ fn remove(folders: &Folders, ask: &Ask, all: bool, now: Time) {
         briefings.push(response_name(&ask.id));
     }
     // A process may still come for one of them, as long as responses are kept.
-    let forgotten = || match folders.get(&ask.group, RESPONSES) {
-        Ok(folder) if ask.block().is_some() => {
-            delivery::forgotten(&folder, ask, Some(now - ask.rules.session.answer_retention))
-        }
-        Ok(_) | Err(_) => Ok(Vec::new()),
+    let forgotten = || match ask.block().and_then(|_| folders.get(&ask.group, RESPONSES).ok()) {
+        Some(folder) => delivery::forgotten(&folder, ask, Some(now - ask.rules.session.answer_retention)),
+        None => Ok(Vec::new()),
     };
     let removed = remove(RESPONSES, back.map(|waiter| withdrawn_name(&waiter.request_id)).collect())
         .and_then(|()| remove(RESPONSES, forgotten()?))

@@ -115,7 +115,7 @@ impl Index {
     }
 
     fn is_stored(&self, entry: &Entry) -> bool {
-        self.unstored.is_empty() || !self.unstored.contains(&entry.id())
+        !self.unstored.contains(&entry.id())
     }
 
     /// What is true for a reader of the list who begins now.

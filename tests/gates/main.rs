@@ -48,10 +48,21 @@ struct Gate {
     what: &'static str,
     /// The figures that have to be 0.
     counted: &'static [&'static [&'static str]],
-    /// Whether it judges how long others wait, so that nothing is played beside it. With `--long` each gate is alone.
-    alone: bool,
+    /// What can be played beside it. With `--long` each gate is alone.
+    beside: Beside,
     /// A promise to break on purpose, and figures of which at least one must then not be 0.
     sabotages: &'static [(&'static str, &'static [&'static str])],
+}
+
+/// What can be played beside a gate.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    /// Other gates, and other work.
+    Gates,
+    /// Other work but no gate: it runs several daemons and their database, and judges how late an outcome is.
+    Work,
+    /// Nothing: it judges how long others wait.
+    Nothing,
 }
 
 /// How many people are asked on their phone in `kills` and `soak`.
@@ -66,7 +77,7 @@ const GATES: [Gate; 13] = [
         rounds: [10, 10, 1_000],
         what: "kills",
         counted: &[LIVES],
-        alone: false,
+        beside: Beside::Gates,
         sabotages: &[("ackfirst", &["two winners", "lost"])],
     },
     Gate {
@@ -74,7 +85,7 @@ const GATES: [Gate; 13] = [
         rounds: [8, 15, 150],
         what: "kills",
         counted: &[LIVES],
-        alone: false,
+        beside: Beside::Gates,
         sabotages: &[("ackfirst", &["two winners"])],
     },
     Gate {
@@ -82,7 +93,7 @@ const GATES: [Gate; 13] = [
         rounds: [12, 6, 60],
         what: "kills",
         counted: &[LIVES, &["repeats", "from before"]],
-        alone: false,
+        beside: Beside::Gates,
         sabotages: &[("notimerule", &["from before"]), ("noseen", &["repeats", "from before"])],
     },
     Gate {
@@ -90,7 +101,7 @@ const GATES: [Gate; 13] = [
         rounds: [4, 4, 60],
         what: "troubles of three daemons",
         counted: &[LIVES, &["untold", "late", "early", "two leaders"]],
-        alone: false,
+        beside: Beside::Work,
         sabotages: &[
             ("nofence", &["two leaders"]),
             ("ackfirst", &["two winners", "lost"]),
@@ -108,7 +119,7 @@ const GATES: [Gate; 13] = [
         rounds: [6, 2, 30],
         what: "power cuts of the database",
         counted: &[LIVES, &["late", "early"]],
-        alone: false,
+        beside: Beside::Work,
         sabotages: &[("nosync", &["two winners", "lost"])],
     },
     Gate {
@@ -116,7 +127,7 @@ const GATES: [Gate; 13] = [
         rounds: [20, 4, 50],
         what: "power cuts",
         counted: &[&["lost", "torn", "invented", "two winners", "second cards", "left open"]],
-        alone: false,
+        beside: Beside::Gates,
         sabotages: &[
             ("nofsync", &["lost"]),
             ("nojournalsync", &["lost", "two winners", "second cards", "left open"]),
@@ -128,7 +139,7 @@ const GATES: [Gate; 13] = [
         rounds: [1, 1, 1],
         what: "round of all troubles",
         counted: &[&["lost", "torn", "invented", "two winners", "twice", "lies", "untold", "stays broken"]],
-        alone: false,
+        beside: Beside::Gates,
         sabotages: &[("ackfirst", &["lost", "two winners"])],
     },
     Gate {
@@ -136,7 +147,7 @@ const GATES: [Gate; 13] = [
         rounds: [10, 5, 600],
         what: "seconds",
         counted: &[&["read outside", "written outside", "hangs", "lost", "torn"]],
-        alone: true,
+        beside: Beside::Nothing,
         sabotages: &[("followlinks", &["read outside", "written outside"])],
     },
     Gate {
@@ -144,7 +155,7 @@ const GATES: [Gate; 13] = [
         rounds: [50, 20, 300],
         what: "thousand names",
         counted: &[&["kept waiting", "growing"]],
-        alone: true,
+        beside: Beside::Nothing,
         sabotages: &[("onedesk", &["kept waiting"])],
     },
     Gate {
@@ -152,7 +163,7 @@ const GATES: [Gate; 13] = [
         rounds: [1, 1, 1],
         what: "table",
         counted: &[&["state changes", "other replies"]],
-        alone: false,
+        beside: Beside::Gates,
         sabotages: &[("notoken", &["state changes"]), ("unsigned", &["state changes"]), ("anytap", &["state changes"])],
     },
     Gate {
@@ -160,7 +171,7 @@ const GATES: [Gate; 13] = [
         rounds: [1, 1, 1],
         what: "round of all levels",
         counted: &[&["secrets", "texts"]],
-        alone: false,
+        beside: Beside::Gates,
         sabotages: &[("secretname", &["secrets"])],
     },
     Gate {
@@ -168,7 +179,7 @@ const GATES: [Gate; 13] = [
         rounds: [1, 1, 2],
         what: "round of all clocks",
         counted: &[&["early", "late", "swept away", "two daemons"]],
-        alone: false,
+        beside: Beside::Gates,
         sabotages: &[("notick", &["late"])],
     },
     Gate {
@@ -176,7 +187,7 @@ const GATES: [Gate; 13] = [
         rounds: [4, 4, 60],
         what: "lives",
         counted: &[LIVES, &["growing"]],
-        alone: false,
+        beside: Beside::Gates,
         sabotages: &[("ackfirst", &["two winners", "lost"])],
     },
 ];
@@ -184,8 +195,8 @@ const GATES: [Gate; 13] = [
 /// What the command line asks for.
 struct Orders {
     gates: Vec<String>,
-    /// Only those that are alone, or only those that are not.
-    alone: Option<bool>,
+    /// Only those beside which that can be played.
+    beside: Option<Beside>,
     long: bool,
     sabotages: bool,
     seed: u64,
@@ -200,11 +211,13 @@ fn orders() -> Result<Option<Orders>, String> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |now| now.as_secs());
     let seed = std::env::var("ASKD_SEED").ok().map(|seed| seed.parse().map_err(|_| format!("ASKD_SEED={seed}")));
     let mut orders =
-        Orders { gates: Vec::new(), alone: None, long: false, sabotages: false, seed: seed.unwrap_or(Ok(now))? };
+        Orders { gates: Vec::new(), beside: None, long: false, sabotages: false, seed: seed.unwrap_or(Ok(now))? };
     for arg in args {
         match arg.as_str() {
             "--long" => orders.long = true,
-            "--alone" | "--together" => orders.alone = Some(arg == "--alone"),
+            "--together" => orders.beside = Some(Beside::Gates),
+            "--in-turn" => orders.beside = Some(Beside::Work),
+            "--alone" => orders.beside = Some(Beside::Nothing),
             "--sabotages" => orders.sabotages = true,
             name if GATES.iter().any(|gate| gate.name == name) => orders.gates.push(arg),
             _ => return Err(format!("there is no gate {arg:?}: there are {}", GATES.map(|gate| gate.name).join(", "))),
@@ -248,8 +261,9 @@ fn main() -> ExitCode {
         }
     };
     let named = |gate: &Gate| orders.gates.is_empty() || orders.gates.iter().any(|name| name == gate.name);
-    let wanted = |gate: &&Gate| named(gate) && orders.alone.is_none_or(|alone| alone == gate.alone);
-    let (alone, others): (Vec<_>, Vec<_>) = GATES.iter().filter(wanted).partition(|gate| gate.alone || orders.long);
+    let wanted = |gate: &&Gate| named(gate) && orders.beside.is_none_or(|beside| beside == gate.beside);
+    let (alone, others): (Vec<_>, Vec<_>) =
+        GATES.iter().filter(wanted).partition(|gate| gate.beside != Beside::Gates || orders.long);
     let play = async |gate: &Gate| (!one(gate, &orders).await).then_some(gate.name);
     let mut failed: Vec<_> = alone.into_iter().filter_map(|gate| runtime.block_on(play(gate))).collect();
     failed.extend(runtime.block_on(join_all(others.into_iter().map(play))).into_iter().flatten());

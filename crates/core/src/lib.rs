@@ -8,7 +8,7 @@ mod channel;
 mod lifecycle;
 mod names;
 mod question;
-mod record;
+pub mod record;
 mod rejection;
 mod reply;
 mod shown;
@@ -52,8 +52,8 @@ impl Deref for Ask {
     }
 }
 
-/// What an [`Ask`] is at a moment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// What an [`Ask`] is at a moment. [`record`] reads it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AskState {
     /// Minted by the host, unguessable; rides in buttons and names the pending file.
     pub id: AskId,
@@ -88,7 +88,7 @@ pub struct AskState {
     /// Whether a page that a person was looking at has displayed it, whatever became of its routes.
     pub viewed: bool,
     /// Whether it was given more time because a person was typing; that happens once.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub extended: bool,
     /// Where it is in its life.
     pub stage: Stage,

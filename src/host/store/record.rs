@@ -1,17 +1,11 @@
-//! An ask as it is kept: one readable JSON file. Knows the shape and no folder.
-//!
-//! The shape is the core's own types. The fields beside them repeat what is in the ask: people and tools that look into
-//! the folder find them by these names, and askd never reads them.
+//! The versions of an ask's record, and which of them this askd reads and writes. The core knows the shape of today's.
 
 use super::earlier;
-use super::files::EntryId;
 use crate::sabotage::on;
-use askd_core::{Ask, ChannelName, RequestId, Stage, Time};
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{DeserializeSeed, Deserializer as _, IgnoredAny, IntoDeserializer as _, MapAccess, Visitor};
-use serde::{Deserialize, Serialize, Serializer};
-use std::borrow::Cow;
-use std::fmt;
+use askd_core::Ask;
+pub(super) use askd_core::record::Record;
+use askd_core::record::{self, EntryId, Head};
+use serde::Deserialize;
 
 /// The format that is written. A newer one is not touched.
 pub(super) const VERSION: u32 = 3;
@@ -54,151 +48,36 @@ impl Version {
     }
 }
 
-/// The fields that only repeat what is in the ask.
-const REPEATED: [&str; 7] = ["request_id", "channel_name", "chat", "message_id", "attempt", "shown_at", "answer_by"];
-
-#[derive(Serialize)]
-struct Record<'a> {
-    v: u32,
-    /// The boot of the computer in which this was written.
-    boot: &'a str,
-    /// What a file has in it of the journal: no entry up to this one is newer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    entry: Option<&'a EntryId>,
-    request_id: Option<&'a RequestId>,
-    channel_name: Option<ChannelName>,
-    chat: Option<&'a str>,
-    message_id: Option<&'a str>,
-    attempt: u8,
-    shown_at: Option<Time>,
-    answer_by: Option<Time>,
-    #[serde(flatten)]
-    ask: &'a Ask,
-}
-
 /// The bytes of an ask's file. `entry`: the last one of the journal that was about it.
 pub(super) fn write(ask: &Ask, boot: &str, entry: Option<&EntryId>) -> Result<Vec<u8>, serde_json::Error> {
-    let mut bytes = Vec::with_capacity(USUAL_BYTES);
-    to_bytes(&record(ask, boot, entry), &mut serde_json::Serializer::pretty(&mut bytes))?;
-    bytes.push(b'\n');
-    Ok(bytes)
+    forgetful(record::write_pretty(ask, Head { v: VERSION, boot, entry })?)
 }
 
 /// The bytes of an entry of the journal. The boot stands in the head of its part, but for a record of an earlier one.
 pub(super) fn entry(ask: &Ask, earlier_boot: Option<&str>) -> Result<Vec<u8>, serde_json::Error> {
-    let mut bytes = Vec::with_capacity(USUAL_BYTES);
-    to_bytes(&record(ask, earlier_boot.unwrap_or_default(), None), &mut serde_json::Serializer::new(&mut bytes))?;
-    Ok(bytes)
+    forgetful(record::write(ask, Head { v: VERSION, boot: earlier_boot.unwrap_or_default(), entry: None })?)
 }
 
-fn to_bytes<'a, S>(record: &Record<'_>, serializer: &'a mut S) -> Result<(), serde_json::Error>
-where
-    &'a mut S: Serializer<Ok = (), Error = serde_json::Error>,
-{
-    if on("noseen") {
-        let mut record = serde_json::to_value(record)?;
-        record["heard"] = serde_json::json!([]);
-        return record.serialize(serializer);
+fn forgetful(bytes: Vec<u8>) -> Result<Vec<u8>, serde_json::Error> {
+    if !on("noseen") {
+        return Ok(bytes);
     }
-    record.serialize(serializer)
-}
-
-fn record<'a>(ask: &'a Ask, boot: &'a str, entry: Option<&'a EntryId>) -> Record<'a> {
-    let widget = ask.widgets.last();
-    let route = widget.map(|widget| &widget.route);
-    Record {
-        v: VERSION,
-        boot,
-        entry,
-        request_id: ask.waiters.first().map(|waiter| &waiter.request_id),
-        channel_name: route.map(|route| route.channel),
-        chat: route.map(|route| route.chat.as_str()).filter(|chat| !chat.is_empty()),
-        message_id: widget.and_then(|widget| widget.messages().next_back()),
-        attempt: widget.map_or(0, |widget| widget.attempt),
-        shown_at: ask.shown_at(),
-        answer_by: if let Stage::Open { answer_by, .. } = ask.stage { Some(answer_by) } else { None },
-        ask,
-    }
-}
-
-/// A record that was read.
-#[derive(Debug)]
-pub(super) struct Read {
-    pub(super) ask: Ask,
-    /// The boot in which it was written; earlier versions did not say.
-    pub(super) boot: Option<String>,
-    /// What it has in it of the journal.
-    pub(super) entry: Option<EntryId>,
+    let mut record: serde_json::Value = serde_json::from_slice(&bytes)?;
+    record["heard"] = serde_json::json!([]);
+    serde_json::to_vec(&record)
 }
 
 /// The ask of such bytes, parsed once if the record is of today's format.
-pub(super) fn read(bytes: &[u8]) -> Result<Read, BadRecord> {
-    let mut head = Head::default();
-    let mut json = serde_json::Deserializer::from_slice(bytes);
-    let ask = json.deserialize_map(Body(&mut head)).and_then(|ask| json.end().map(|()| ask));
-    match ask {
-        Ok(ask) if head.v == Some(VERSION) => Ok(Read { ask, boot: head.boot, entry: head.entry }),
-        not_an_ask => match Version::at_most(VERSION, bytes)? {
-            VERSION => Ok(Read { ask: not_an_ask?, boot: head.boot, entry: head.entry }),
+pub(super) fn read(bytes: &[u8]) -> Result<Record, BadRecord> {
+    match record::read(bytes) {
+        Ok(record) if record.v == Some(VERSION) => Ok(record),
+        not_of_today => match Version::at_most(VERSION, bytes)? {
+            VERSION => Ok(not_of_today?),
             format => {
                 let ask = serde_json::from_value(earlier::in_todays_shape(serde_json::from_slice(bytes)?, format))?;
-                Ok(Read { ask, boot: None, entry: None })
+                Ok(Record { v: Some(format), boot: None, entry: None, ask })
             }
         },
-    }
-}
-
-/// What a record says about itself.
-#[derive(Default)]
-struct Head {
-    v: Option<u32>,
-    boot: Option<String>,
-    entry: Option<EntryId>,
-}
-
-/// Reads an ask, and picks the fields of the head out of the same map.
-struct Body<'a>(&'a mut Head);
-
-impl<'de> Visitor<'de> for Body<'_> {
-    type Value = Ask;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("the record of an ask")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Ask, A::Error> {
-        Ask::deserialize(MapAccessDeserializer::new(WithoutHead { head: self.0, map }))
-    }
-}
-
-/// The name of a field, copied only if it has an escape in it.
-#[derive(Deserialize)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
-
-struct WithoutHead<'a, A> {
-    head: &'a mut Head,
-    map: A,
-}
-
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for WithoutHead<'_, A> {
-    type Error = A::Error;
-
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
-        while let Some(Key(key)) = self.map.next_key()? {
-            match &*key {
-                "v" => self.head.v = self.map.next_value()?,
-                "boot" => self.head.boot = self.map.next_value()?,
-                "entry" => self.head.entry = self.map.next_value()?,
-                // Serde would keep what it does not know until the end, for the fields that are flattened.
-                name if REPEATED.contains(&name) => drop(self.map.next_value::<IgnoredAny>()?),
-                _ => return seed.deserialize(key.into_deserializer()).map(Some),
-            }
-        }
-        Ok(None)
-    }
-
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
-        self.map.next_value_seed(seed)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the last run left in the journal: a start takes it in, and finds out of which asks the files are newer.
 
 use super::journal::Entry;
-use super::record::{self, BadRecord, Read};
+use super::record::{self, BadRecord, Record};
 use super::{Files, JOURNAL, Kind, MAX_RECORD_BYTES, StoreError, file_name, io_error};
 use crate::ipc::files::ReadError;
 use askd_core::AskId;
@@ -34,7 +34,7 @@ impl Files {
                 continue;
             };
             match record::read(&entry.bytes) {
-                Ok(Read { ask, boot, .. }) => {
+                Ok(Record { ask, boot, .. }) => {
                     let boot = boot.filter(|boot| !boot.is_empty()).unwrap_or(entry.boot);
                     let in_doubt = self.boot.doubts(Some(boot));
                     self.unfiled.note_left(&Arc::new(ask), kind, entry.bytes.len(), entry.id, in_doubt);
@@ -73,7 +73,7 @@ impl Files {
                     None
                 }
             };
-            let filed = filed.and_then(|Read { ask, boot, entry }| Some((ask, entry?, self.boot.doubts(boot))));
+            let filed = filed.and_then(|Record { ask, boot, entry, .. }| Some((ask, entry?, self.boot.doubts(boot))));
             it.is_filed(kind, filed);
             return;
         }

@@ -11,11 +11,11 @@ use super::Kind;
 use crate::ipc::files::{Access, Dir, InPlace};
 use crate::random;
 use crate::sabotage::on;
+use askd_core::record::EntryId;
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::VecDeque;
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -33,26 +33,6 @@ const FULL: usize = 256 * 1024 * 1024;
 
 /// The letters of what an entry says of an ask: its record, among the open asks or the kept outcomes, or that it is gone.
 const LETTERS: [(Option<Kind>, char); 3] = [(Some(Kind::Pending), 'p'), (Some(Kind::Settled), 's'), (None, 'g')];
-
-/// Names an entry: the run of the daemon that appended it, and its number.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EntryId {
-    run: Arc<str>,
-    number: u64,
-}
-
-impl EntryId {
-    /// Whether a record that has all entries up to `last` has this one.
-    pub(super) fn is_in(&self, last: &Self) -> bool {
-        self.run == last.run && self.number <= last.number
-    }
-}
-
-impl fmt::Display for EntryId {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} of run {}", self.number, self.run)
-    }
-}
 
 /// An entry that an earlier run left, with the boot in which it was written.
 #[derive(Debug)]

@@ -11,7 +11,6 @@ mod unfiled;
 
 #[cfg(feature = "postgres")]
 pub(super) use boot::boot_id;
-pub use journal::EntryId;
 pub use opening::{hold, note_settings, noted_settings};
 
 use super::cache::{Cache, Kind};
@@ -19,6 +18,7 @@ use super::documents::CHANNELS;
 use super::{Allowed, BadRecord, Erased, Loading, Save, Store, StoreError, Stored, Whom, record};
 use crate::ipc::files::{Access, Dir, NotStored, ReadError};
 use crate::sabotage::on;
+use askd_core::record::EntryId;
 use askd_core::{Ask, AskId, Group, Time};
 use boot::Boot;
 use journal::Journal;

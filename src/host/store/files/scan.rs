@@ -1,7 +1,7 @@
 //! Reading every stored ask at the start, on two threads. Each ask is handed over and not kept. A damaged record is moved
 //! aside and stops nothing; a record of a newer askd stops the start. Meanwhile asks are read and saved as ever.
 
-use super::record::{self, BadRecord, Read};
+use super::record::{self, BadRecord, Record};
 use super::{Files, Kind, Loading, MAX_RECORD_BYTES, PENDING, SETTLED, StoreError, file_name, io_error};
 use crate::host::store::Stored;
 use crate::ipc::files::{Dir, Listing, ReadError};
@@ -257,7 +257,7 @@ impl Files {
         stored.after_loss && !stored.settled && settled().is_ok_and(|found| found.is_some())
     }
 
-    fn stored(&self, Read { ask, boot, .. }: Read, kind: &str) -> Stored {
+    fn stored(&self, Record { ask, boot, .. }: Record, kind: &str) -> Stored {
         let after_loss = !self.boot.vouches_for(boot.as_deref());
         Stored { ask, settled: kind == SETTLED, after_loss }
     }

@@ -2,12 +2,13 @@
 //! later, only here. A flush writes the files, each once, whatever came meanwhile, and then has the journal emptied.
 //! A file is replaced only by one that is synced, so a loss of power never tears what was filed before.
 
-use super::journal::{EntryId, Place};
+use super::journal::Place;
 use super::opening::{WITH_JOURNAL, mark_format};
 use super::record;
 use super::{Files, Kind, file_name};
 use crate::host::store::Stored;
 use crate::ipc::files::Access;
+use askd_core::record::EntryId;
 use askd_core::{Ask, AskId, Group};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};

@@ -165,7 +165,7 @@ impl Row {
         Ok(Self { id, group, settled, revision: row.try_get(3)?, operation, record: row.try_get(5)? })
     }
 
-    pub(super) fn ask(&self) -> Result<record::Read, BadRecord> {
+    pub(super) fn ask(&self) -> Result<record::Record, BadRecord> {
         let read = record::read(self.record.as_bytes())?;
         let same = uuid(read.ask.id) == self.id && read.ask.group.as_str() == self.group;
         if same { Ok(read) } else { Err(BadRecord::Misnamed) }
@@ -324,7 +324,7 @@ impl InPostgres {
     }
 
     /// What a row says in the eyes of this era.
-    pub(super) fn stored(&self, era: &str, read: record::Read, settled: bool) -> Stored {
+    pub(super) fn stored(&self, era: &str, read: record::Record, settled: bool) -> Stored {
         let written = read.boot.as_deref();
         // Without it a daemon would take for whole what a crash of the server has taken a card from.
         let vouched = written == Some(era) || written.is_some() && written == self.clean.as_deref() || on("sameera");

@@ -186,7 +186,7 @@ impl InPostgres {
              update askd.asks set record = convert_from($2, 'UTF8')::jsonb where id = $1::uuid";
         let (cannot, id) = (|| failed("cannot forget"), row.id.replace('-', ""));
         let unfit = |source| StoreError::Io { what: "cannot forget".to_owned(), source };
-        let Ok(record::Read { ask, .. }) = row.ask() else {
+        let Ok(record::Record { ask, .. }) = row.ask() else {
             if whom.is_ask(&id) || whom.is_in(row.text()) {
                 self.at_row(DROP, Some((&row.id, None))).map_err(cannot())?;
                 erased.others += 1;

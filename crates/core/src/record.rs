@@ -5,8 +5,8 @@
 //! spends its time in them. Which versions there are, and what file a record is in, is the store's to say.
 
 use crate::{
-    AfterTimeout, Ask, AskId, AskState, ChannelName, Content, Digest, Group, Outcome, Questions, RequestId, Route, Rules,
-    ShortId, SoFar, Stage, Time, Waiter, Widget,
+    AfterTimeout, Ask, AskId, AskState, ChannelName, Content, Digest, Group, Outcome, Questions, RequestId, Route,
+    Rules, ShortId, SoFar, Stage, Time, Waiter, Widget,
 };
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize, Serializer};

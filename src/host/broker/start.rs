@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use tokio::sync::{Notify, Semaphore, broadcast, watch};
 
 /// Late answers that are not taken any more because the agent has asked the same again. The mark on the ask may be lost.
@@ -112,7 +112,9 @@ impl Broker {
         }
         let late = Mutex::new(Late::default());
         self.index().attempts_mut().begin_loading();
+        let sized = Once::new();
         let corrupt = self.0.store.scan(&self.0.loading, &|stored| {
+            sized.call_once(|| self.index().reserve(self.0.loading.so_far().1));
             late.lock().note(&stored.ask);
             self.take_in(&stored);
         })?;

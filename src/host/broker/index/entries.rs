@@ -148,6 +148,13 @@ impl std::ops::Index<Slot> for Entries {
 }
 
 impl Entries {
+    /// Makes room for so many asks at once.
+    pub(super) fn reserve(&mut self, asks: usize) {
+        let Self { slots, ids, hash, .. } = self;
+        slots.reserve(asks);
+        ids.reserve(asks, |slot| slots[*slot as usize].map_or(0, |entry| hash.hash_one(entry.id())));
+    }
+
     /// Where an ask is.
     pub(super) fn slot(&self, id: AskId) -> Option<Slot> {
         self.ids.find(self.hash.hash_one(id), |slot| self[*slot].id() == id).copied()

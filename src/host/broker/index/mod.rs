@@ -153,6 +153,14 @@ impl Index {
         self.naming.clone()
     }
 
+    /// Makes room for so many asks at once: tables that grow leave behind what they held before.
+    pub(super) fn reserve(&mut self, asks: usize) {
+        self.entries.reserve(asks);
+        for by in [By::Request, By::Message, By::Code] {
+            self.names[by as usize].reserve(asks);
+        }
+    }
+
     /// Takes in an ask. `set_by` is how far the clock had been set when its times were written.
     pub(super) fn insert(&mut self, ask: &Ask, set_by: i64) {
         self.insert_named(ask, self.naming.of(ask), set_by);

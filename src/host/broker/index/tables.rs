@@ -23,6 +23,11 @@ fn whole([low, high]: [u32; 2]) -> u64 {
 }
 
 impl Names {
+    /// Makes room for the names of so many asks at once.
+    pub(super) fn reserve(&mut self, asks: usize) {
+        self.0.reserve(asks, |(hash, _)| whole(*hash));
+    }
+
     /// Gives an ask a name; once, however often it is called.
     pub(super) fn insert(&mut self, hash: u64, slot: Slot) {
         let entry = (halves(hash), slot);

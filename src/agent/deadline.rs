@@ -38,6 +38,11 @@ impl Stated {
 }
 
 impl Deadline {
+    /// Whether it ever said where the question is.
+    pub(super) fn was_told(&self) -> bool {
+        self.status.is_some()
+    }
+
     /// When it passes. The call counts what is left when it first reads a deadline; the daemon rewrites the deadline
     /// when the time of day was set. If a new deadline has already passed, or leaves more than the whole time, the two
     /// clocks differ, and the whole time counts from here. `timeout` stands in for a whole time that is not known.

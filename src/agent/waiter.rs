@@ -8,7 +8,7 @@ use super::{AgentError, Folder, trouble};
 use crate::clock::{Clock, Moment};
 use crate::ipc::files::{ReadError, Stamp};
 use crate::ipc::wire::{Kinds, RENDER_TIMEOUT_MS, RequestFile, ResponseFile};
-use crate::ipc::{RESPONSES, TASKS, response_name, taken_name};
+use crate::ipc::{RESPONSES, TASKS, response_name, status_name, taken_name};
 use crate::random;
 use askd_core::RequestId;
 use parking_lot::Mutex;
@@ -274,6 +274,12 @@ impl Waiter {
         }
     }
 
+    /// Whether the question has an outcome that did not come here: its status is gone, and no response came.
+    pub fn is_over(&self) -> bool {
+        let there = self.folder().responses.stat(&status_name(&self.request_id));
+        self.seen.lock().deadline.was_told() && there.is_ok_and(|there| there.is_none())
+    }
+
     /// Withdraws the request: takes it back (`true`), or tells the daemon that this call no longer waits.
     pub fn withdraw(&self) -> Result<bool, AgentError> {
         if self.take_back()? {
@@ -298,7 +304,6 @@ impl Waiter {
 mod tests {
     use super::*;
     use crate::clock::Hand;
-    use crate::ipc::status_name;
     use askd_core::Time;
     use std::path::PathBuf;
 

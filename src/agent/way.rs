@@ -237,6 +237,15 @@ impl OpenCall {
         }
     }
 
+    /// Whether the question was over before it was withdrawn, as far as a folder shows. Over HTTP the daemon says so.
+    pub fn is_over(&self) -> bool {
+        match self {
+            Self::File(waiter) => waiter.is_over(),
+            #[cfg(feature = "remote")]
+            Self::Http(_) => false,
+        }
+    }
+
     /// Until the daemon knows what was taken.
     #[cfg_attr(
         not(feature = "remote"),

@@ -3,7 +3,7 @@
 use super::briefing::output_was_closed;
 use super::json::escaped;
 use super::{Exit, FAILED, USAGE};
-use crate::agent::{OpenCall, Taken, Way};
+use crate::agent::{AgentError, OpenCall, Taken, Way};
 use crate::clock::Clock;
 use crate::ipc::wire::{AnswerValue, Draft, DraftChoice, Request, RequestFile, ResponseFile};
 use crate::random;
@@ -112,6 +112,11 @@ impl AskCommand {
                     // The answer may have come first: wait for what the daemon says.
                     match clock.timeout(WITHDRAWAL, call.wait()).await {
                         Some(Ok(taken)) => self.tell(&call, taken).await,
+                        Some(Err(error @ AgentError::Gone(_))) => Err(error.into()),
+                        _ if call.is_over() => {
+                            let over = "interrupted; the question was closed before that, and askd has not said how";
+                            Err(Exit::new(FAILED, format!("{over} (request {})", call.request_id())))
+                        }
                         _ if call.is_withdrawn() => Err(Exit::new(3, "interrupted; the question was withdrawn")),
                         _ => {
                             let open = "interrupted; askd could not be told, so the question may stay open";

@@ -1,11 +1,13 @@
 //! The command line, as a user meets it: what it prints, where, and with which exit code.
 
-use crate::harness::{SHORTEST, SOON, World, askd, exchange, within};
+use crate::harness::{SHORTEST, SOON, World, askd, exchange, names, within};
+use crate::said;
 use crate::sessions::{Program, start, with_session};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 pub(crate) fn out(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
@@ -285,6 +287,46 @@ fn interrupted_it_withdraws_unless_told_to_keep() {
     assert_eq!(output.status.code(), Some(1));
     assert!(err(&output).contains("stays open"), "{}", err(&output));
     assert_eq!(world.details(ask["id"].as_str().unwrap())["state"], "open");
+}
+
+/// A process that was suspended while its question was answered, and that is interrupted as soon as it goes on.
+#[test]
+fn interrupted_after_a_suspension_it_does_not_say_that_an_answered_question_was_withdrawn() {
+    let mut world = World::of(&["default"]);
+    let agent = world.group("default");
+    let signal = |child: &Child, signal| {
+        let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    };
+    let alive = agent.tasks().join(".alive");
+    let beats = || names(&alive).iter().map(|name| alive.join(name).metadata().unwrap().modified().unwrap()).max();
+    let suspended = ["told", "away"].map(|question| {
+        let child = world.cli(&["ask", question]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let ask = world.one_open();
+        // By its next sign of life it has read the status.
+        let first = beats();
+        within(SOON, "the next sign of life", || (beats() > first).then_some(()));
+        signal(&child, rustix::process::Signal::STOP);
+        assert_eq!(world.answer(&ask, &json!({question: "yes"})).0, 200);
+        let briefing = agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()));
+        world.passing(Duration::from_secs(60), "the briefing", || briefing.exists().then_some(()));
+        std::fs::remove_file(briefing).unwrap();
+        child
+    });
+    let read = || world.audit().iter().filter(|line| line["what"] == "briefing_read").count() == 2;
+    world.passing(Duration::from_secs(30), "both to be read", || read().then_some(()));
+    let goes_on = |child: Child| {
+        signal(&child, rustix::process::Signal::TERM);
+        signal(&child, rustix::process::Signal::CONT);
+        child.wait_with_output().unwrap()
+    };
+    let [told, away] = suspended;
+    let told = goes_on(told);
+    assert_eq!((told.status.code(), err(&told)), (Some(5), format!("askd: {}\n", said::TOLD_ELSEWHERE)));
+    assert!(world.terminate().success());
+    let away = goes_on(away);
+    let why = "askd: interrupted; the question was closed before that, and askd has not said how (request ";
+    assert!(away.status.code() == Some(1) && err(&away).starts_with(why), "{}", err(&away));
 }
 
 #[test]

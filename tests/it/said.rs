@@ -13,6 +13,10 @@ pub(crate) const WITHDRAWN: &str = "ask_user cancelled: the question was withdra
 pub(crate) const TIMED_OUT: &str =
     "ask_user timeout: no response. Please decide whether to retry when the user sends a new message.";
 
+/// An agent whose outcome was read by another one while it was suspended.
+pub(crate) const TOLD_ELSEWHERE: &str =
+    "The outcome became a briefing, which was read, or with which the agent was started.";
+
 /// A person who sent a sticker, a voice message or a place.
 pub(crate) const ONLY_TEXT: &str = "I can only read text as an answer.";
 

@@ -303,7 +303,61 @@ fn a_process_that_was_suspended_while_it_was_answered_gets_its_answer_unless_it_
     let _alive = (Alive::new(&agent, "back"), Alive::new(&agent, "read"));
     let told = world.passing(JUDGED, "the answer", || agent.response("back"));
     assert_eq!(told["result"]["answers"], json!({"back?": "yes"}));
-    assert!(!briefed(&back).exists() && agent.response("read").is_none());
+    assert!(!briefed(&back).exists());
+    let told = world.passing(JUDGED, "where the answer went", || agent.response("read"));
+    assert_eq!((&told["error"], &told["result"]["answers"]), (&json!(said::TOLD_ELSEWHERE), &json!({})));
+    // Told once, however long the process lives.
+    agent.take("read");
+    for _ in 0..20 {
+        world.later(Duration::from_secs(1));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(agent.response("read").is_none());
+}
+
+/// The agent was started with the answer, so that it is not told a second time to a process that comes back.
+#[test]
+fn a_process_that_was_suspended_while_its_agent_was_started_anew_is_told_where_the_answer_went() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::new(dir.path(), "start", 0);
+    let world = with_session(&start(&program), "").started();
+    let agent = world.group("g");
+    let alive = Alive::new(&agent, "p");
+    agent.ask("r1", &and(question(), &json!({"process": "p"})));
+    let ask = world.one_open();
+    drop(alive);
+    assert_eq!(world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
+    let started = json!(said::STARTED);
+    world.passing(JUDGED, "the start", || (note(&world, &ask) == started).then_some(()));
+    let _alive = Alive::new(&agent, "p");
+    let told = world.passing(JUDGED, "where the answer went", || agent.response("r1"));
+    assert_eq!((&told["error"], &told["result"]["status"]), (&json!(said::TOLD_ELSEWHERE), &json!("undeliverable")));
+    assert_eq!(note(&world, &ask), started);
+}
+
+/// What a process that was suspended is told when it withdraws its question as soon as it goes on.
+#[test]
+fn who_withdraws_after_it_was_suspended_is_told_what_came_of_its_question() {
+    let world = with_session("", "").started();
+    let agent = world.group("g");
+    for (id, read) in [("back", false), ("read", true)] {
+        let alive = Alive::new(&agent, id);
+        agent.ask(id, &json!({"process": id, "questions": [{"question": format!("{id}?")}]}));
+        let ask = world.open_of(id);
+        drop(alive);
+        assert_eq!(world.answer(&ask, &json!({format!("{id}_0"): "yes"})).0, 200);
+        let path = agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()));
+        world.passing(JUDGED, "the briefing", || path.exists().then_some(()));
+        if read {
+            fs::remove_file(&path).unwrap();
+            world.passing(JUDGED, "the reading", || whats(&world).contains(&"briefing_read".to_owned()).then_some(()));
+        }
+        agent.cancel(id);
+        let told = within(SOON, "what came of it", || agent.response(id));
+        let expected = if read { json!(said::TOLD_ELSEWHERE) } else { Value::Null };
+        assert_eq!(told["error"], expected);
+        assert_eq!(told["result"]["answered"], json!(!read));
+    }
 }
 
 #[test]

@@ -6,9 +6,7 @@ use crate::host::broker::{Failure, Submitted};
 use crate::host::channel::web::Problem;
 use crate::ipc::wire::{self, ResponseFile, StatusFile, response_for};
 use crate::random;
-use askd_core::{
-    AgentStart, Ask, AskId, Carrier, DeliveryState, Event, Relation, RequestId, Waiter, WaiterEvent, wording,
-};
+use askd_core::{Ask, AskId, Carrier, DeliveryState, Event, Relation, RequestId, Waiter, WaiterEvent, wording};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Extension, Path, Query, State};
@@ -170,7 +168,6 @@ enum Now {
     Gone(&'static str),
 }
 
-const READ: &str = "It became a briefing, which was read, or with which the agent was started.";
 const KEPT: &str = "It became a briefing, which is kept for the agent's next start: GET /agent/v1/briefings has it.";
 pub(super) const TAKEN: &str = "Another taker has it. If you still need an answer, ask again.";
 const GAVE_WAY: &str =
@@ -190,11 +187,9 @@ impl Now {
             },
             DeliveryState::TakenBack { .. } => match ask.follow_up().briefing.state() {
                 // Who was started with it would find nothing.
-                DeliveryState::Taken => Self::Gone(READ),
-                DeliveryState::Owed | DeliveryState::Published { .. }
-                    if ask.follow_up().start == AgentStart::Started =>
-                {
-                    Self::Gone(READ)
+                DeliveryState::Taken => Self::Gone(wording::TOLD_ELSEWHERE),
+                DeliveryState::Owed | DeliveryState::Published { .. } if ask.is_told_elsewhere() => {
+                    Self::Gone(wording::TOLD_ELSEWHERE)
                 }
                 DeliveryState::Owed | DeliveryState::Published { .. }
                     if ask.keeps_outcome(agents.ctx.clock().now()) =>

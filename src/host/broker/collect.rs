@@ -32,7 +32,7 @@ impl Broker {
     /// What lies in the folders of each group that has anything there.
     pub(in crate::host) fn outcomes(&self) -> HashMap<Arc<Group>, Outcomes> {
         let mut groups: HashMap<Arc<Group>, Outcomes> = HashMap::new();
-        let lying = self.index().lying();
+        let lying = self.index().lying(self.clock().now());
         for (group, id, lying) in lying {
             groups.entry(group).or_default().push((id, lying));
         }
@@ -66,20 +66,22 @@ impl Broker {
             Taker::Briefing if self.keeps_briefings(group) => Some(Lies::There),
             Taker::Briefing => briefings.as_ref().ok()?.finds(&id).ok(),
         };
-        let (mut taken, mut judged) = (Vec::new(), Vec::new());
+        let (mut news, mut judged) = (Vec::new(), Vec::new());
         let now = self.clock().now();
         let is_alive = |process: &str| self.heartbeats().of(group, process, now) == Liveness::Alive;
-        for (id, Lying { outcomes, probe, gone: (gone, until) }) in outcomes {
+        for (id, lying) in outcomes {
+            let looks = here && lying.is_sought(now);
+            let Lying { outcomes, probe, gone, may_come_back, .. } = lying;
+            let mut back = gone.into_iter().filter(|(_, process)| looks && is_alive(process)).peekable();
+            if !may_come_back {
+                news.extend(back.by_ref().map(|(request_id, _)| (id, WaiterEvent::Resumed.of(request_id))));
+            }
             for outcome in outcomes {
                 match (lies(id, &outcome), &outcome.to) {
                     (Some(Lies::Gone), to) => {
-                        taken.push((id, DeliveryEvent::Taken { since: outcome.since }.to(to.clone())));
+                        news.push((id, DeliveryEvent::Taken { since: outcome.since }.to(to.clone())));
                     }
-                    (Some(Lies::There), Taker::Briefing)
-                        if now < until && gone.iter().any(|process| is_alive(process)) =>
-                    {
-                        self.give_back(group, id);
-                    }
+                    (Some(Lies::There), Taker::Briefing) if back.peek().is_some() => self.give_back(group, id),
                     (Some(Lies::There | Lies::BeingTaken), Taker::Waiter(request_id))
                         if outcome.judged && self.may_be_dead(group, request_id, &outcome, probe) =>
                     {
@@ -89,12 +91,12 @@ impl Broker {
                 }
             }
         }
-        if !taken.is_empty()
+        if !news.is_empty()
             && let Some(alone) = self.0.noting.try_lock(group.clone())
         {
             let broker = self.clone();
             self.0.ctx.spawn(async move {
-                broker.in_turn(taken).await;
+                broker.in_turn(news).await;
                 drop(alone);
             });
         }

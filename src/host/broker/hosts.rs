@@ -145,7 +145,7 @@ impl Broker {
             | Event::FollowUp(FollowUpEvent::Briefed { .. } | FollowUpEvent::Tried(_) | FollowUpEvent::Stopped) => true,
             Event::Delivery { to: Taker::Waiter(id), .. } => is_file(id),
             Event::Waiter { request_id, event } => match event {
-                WaiterEvent::Died | WaiterEvent::Identified { .. } => is_file(request_id),
+                WaiterEvent::Died | WaiterEvent::Resumed | WaiterEvent::Identified { .. } => is_file(request_id),
                 WaiterEvent::Withdrawn | WaiterEvent::Collected { .. } => false,
             },
             Event::FollowUp(FollowUpEvent::Lifted { .. } | FollowUpEvent::HostAway(_))

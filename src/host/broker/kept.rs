@@ -19,11 +19,6 @@ use tokio::sync::broadcast::error::RecvError;
 /// Who holds a briefing that comes back to the calls that waited.
 const BACK: &str = "";
 
-/// Whether this is a call of a process that was thought gone, and that looks for a file.
-pub(super) fn may_come_back(waiter: &Waiter) -> bool {
-    waiter.response.is_taken_back() && waiter.carrier.is_file() && !waiter.is_withdrawn() && waiter.process.is_some()
-}
-
 impl Broker {
     /// Whether a response lies where its waiter looks for it.
     pub(super) async fn lies(&self, group: &Group, request_id: &RequestId) -> io::Result<Lies> {
@@ -66,7 +61,7 @@ impl Broker {
                     DeliveryState::TakingBack => {}
                     DeliveryState::TakenBack { .. } => {
                         // Those that are dead are found out again.
-                        for call in ask.waiters.iter().filter(|waiter| may_come_back(waiter)) {
+                        for call in ask.waiters.iter().filter(|waiter| waiter.may_come_back()) {
                             broker.apply_later(id, Event::Requested(Relation::Replays(call.request_id.clone())));
                         }
                         break;

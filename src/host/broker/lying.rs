@@ -1,16 +1,19 @@
 //! What of an ask lies in its group's folders, as the index remembers it for each look ([`super::collect`]).
 
-use super::kept;
-use askd_core::{AgentStart, Ask, AskId, Taker, Time};
+use askd_core::{Ask, AskId, RequestId, Taker, Time};
 
-/// What is published of an ask in its group's folders and was not taken yet.
+/// What is published of an ask in its group's folders and was not taken yet, and who may come for it.
 #[derive(Debug, Clone)]
 pub(in crate::host) struct Lying {
     pub(super) outcomes: Vec<LyingOutcome>,
     /// Something other than a sign of life can tell whether its session lives.
     pub(super) probe: bool,
-    /// Processes that were thought gone, so that their outcome became a briefing, and until when it can come back to their calls.
-    pub(super) gone: (Vec<String>, Time),
+    /// The calls of processes that were thought gone, and their processes.
+    pub(super) gone: Vec<(RequestId, String)>,
+    /// Until when askd looks whether one of these lives.
+    until: Time,
+    /// The outcome can come back to them from its briefing.
+    pub(super) may_come_back: bool,
 }
 
 /// A response or briefing that lies there.
@@ -27,7 +30,7 @@ pub(super) struct LyingOutcome {
 }
 
 impl Lying {
-    /// What lies there of an ask, if anything does.
+    /// What lies there of an ask, if anything does, or may again.
     pub(super) fn of(ask: &Ask) -> Option<Self> {
         let responses = ask.waiters.iter().filter_map(|waiter| {
             Some(LyingOutcome {
@@ -42,15 +45,30 @@ impl Lying {
         let since = follow_up.briefing.published_at();
         let briefing =
             since.map(|since| LyingOutcome { to: Taker::Briefing, since, process: None, file: true, judged: false });
-        let may_come_back = since.is_some() && follow_up.start != AgentStart::Started;
-        let gone = ask.waiters.iter().filter(|waiter| may_come_back && kept::may_come_back(waiter));
-        let gone = gone.filter_map(|waiter| waiter.process.clone()).collect();
-        let until = ask.outcome_until().unwrap_or(Time::MAX);
-        ask.is_watched().then(|| Self {
+        let gone = ask.waiters.iter().filter(|waiter| waiter.may_come_back());
+        let lying = Self {
             outcomes: responses.chain(briefing).collect(),
             probe: ask.rules.session.probe,
-            gone: (gone, until),
-        })
+            gone: gone.filter_map(|waiter| Some((waiter.request_id.clone(), waiter.process.clone()?))).collect(),
+            until: ask.outcome_until().unwrap_or(Time::MAX),
+            may_come_back: since.is_some() && !ask.is_told_elsewhere(),
+        };
+        (lying.lies() || !lying.gone.is_empty()).then_some(lying)
+    }
+
+    /// Whether anything lies there.
+    pub(super) fn lies(&self) -> bool {
+        !self.outcomes.is_empty()
+    }
+
+    /// Whether askd has to look what becomes of it.
+    pub(super) fn is_watched(&self, now: Time) -> bool {
+        self.lies() || self.is_sought(now)
+    }
+
+    /// Whether askd looks if the processes that were thought gone live.
+    pub(super) fn is_sought(&self, now: Time) -> bool {
+        now < self.until
     }
 
     /// Whether a briefing lies there.

@@ -17,7 +17,10 @@ pub(super) const fn is_made_by(event: &Event) -> bool {
         },
         Event::Waiter { event, .. } => match event {
             WaiterEvent::Withdrawn => true,
-            WaiterEvent::Identified { .. } | WaiterEvent::Died | WaiterEvent::Collected { .. } => false,
+            WaiterEvent::Identified { .. }
+            | WaiterEvent::Died
+            | WaiterEvent::Resumed
+            | WaiterEvent::Collected { .. } => false,
         },
         Event::FollowUp(event) => match event {
             FollowUpEvent::Lifted { .. } => true,

@@ -197,6 +197,10 @@ pub fn response_for(ask: &Ask, waiter: &Waiter) -> Option<ResponseFile> {
         Told::Outcome => Some(told(ask, waiter, ask.outcome()?)),
         Told::LateAnswer => outcome_of(ask, waiter),
         Told::Withdrawal => Some(told(ask, waiter, &Outcome::Withdrawn)),
+        Told::Elsewhere => Some(ResponseFile {
+            result: unanswered(waiter.request_id.as_str(), waiter.op_code.clone(), "undeliverable", "system"),
+            error: Some(wording::TOLD_ELSEWHERE.to_owned()),
+        }),
     }
 }
 

@@ -167,6 +167,8 @@ pub enum WaiterEvent {
     },
     /// Its process is gone, and its response still lies there, or a later call waits.
     Died,
+    /// Its process was thought gone, and gives a sign of life.
+    Resumed,
     /// A call over HTTP says that it has its outcome.
     Collected {
         /// The taker: only the first one has it.

@@ -329,7 +329,7 @@ impl AskState {
         match waiter.told {
             Told::Outcome => self.answered_late_by().is_none(),
             Told::LateAnswer => true,
-            Told::Withdrawal => false,
+            Told::Withdrawal | Told::Elsewhere => false,
         }
     }
 
@@ -383,6 +383,13 @@ impl AskState {
     /// Whether its briefing lies there.
     pub fn has_briefing(&self) -> bool {
         self.follow_up().briefing.is_published()
+    }
+
+    /// Whether the agent knows the outcome from its briefing: it was read, or the agent was started with it.
+    pub fn is_told_elsewhere(&self) -> bool {
+        let FollowUp { briefing, start, .. } = self.follow_up();
+        let started = *start == AgentStart::Started;
+        briefing.is_taken() || started && (briefing.is_published() || briefing.state() == DeliveryState::Owed)
     }
 
     /// Whether there is no briefing: none now, none before and none owed.

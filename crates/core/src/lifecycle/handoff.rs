@@ -120,7 +120,7 @@ impl AskState {
         cx.effects.extend(waiter.response.take_back().map(|effect| effect.of(waiter.request_id.clone())));
     }
 
-    fn index_of(&self, request_id: &RequestId) -> Option<usize> {
+    pub(super) fn index_of(&self, request_id: &RequestId) -> Option<usize> {
         self.waiters.iter().position(|waiter| waiter.request_id == *request_id)
     }
 
@@ -132,6 +132,9 @@ impl AskState {
         }
         match event {
             DeliveryEvent::Written => cx.act(DeliveryEffect::Publish.of(request_id.clone())),
+            // It tells no outcome.
+            DeliveryEvent::Published | DeliveryEvent::Taken { .. } | DeliveryEvent::TakenBack { taken: true }
+                if self.waiters[index].told == Told::Elsewhere => {}
             DeliveryEvent::Published => {
                 cx.note(Fact::Delivered(request_id.clone()));
             }

@@ -151,6 +151,8 @@ pub enum Told {
     LateAnswer,
     /// That it was withdrawn by itself, whatever comes of the ask.
     Withdrawal,
+    /// That the outcome went to the agent's next start while its process was thought gone.
+    Elsewhere,
 }
 
 impl Waiter {
@@ -162,6 +164,11 @@ impl Waiter {
     /// Whether it is a call that still waits, as far as askd knows: it was neither withdrawn nor replaced.
     pub fn waits(&self) -> bool {
         !self.is_withdrawn() && !self.replaced
+    }
+
+    /// Whether this is a call of a process that was thought gone, and that looks for a file.
+    pub fn may_come_back(&self) -> bool {
+        self.response.is_taken_back() && self.carrier.is_file() && !self.is_withdrawn() && self.process.is_some()
     }
 
     /// Whether nothing is owed to it, so that it can make room for another call.
@@ -326,7 +333,9 @@ impl AskState {
 
     fn step_waiter(&mut self, request_id: &RequestId, event: WaiterEvent, cx: &mut Context) -> bool {
         match event {
-            WaiterEvent::Withdrawn => self.withdraw(request_id, cx),
+            // Who withdraws lives.
+            WaiterEvent::Withdrawn => self.withdraw(request_id, cx) || self.resumed(request_id, cx),
+            WaiterEvent::Resumed => self.resumed(request_id, cx),
             WaiterEvent::Identified { run } => self.identified(request_id, run),
             WaiterEvent::Died => self.died(request_id, cx),
             WaiterEvent::Collected { by } => self.collected(request_id, by, cx),

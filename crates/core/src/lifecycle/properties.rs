@@ -202,6 +202,7 @@ fn after_event() -> impl Strategy<Value = Event> {
             DeliveryEvent::Taken { since }.to(whose.map_or(Taker::Briefing, Taker::Waiter))
         }),
         3 => whose().prop_map(|request_id| WaiterEvent::Died.of(request_id)),
+        2 => whose().prop_map(|request_id| WaiterEvent::Resumed.of(request_id)),
         1 => whose().prop_map(|request_id| WaiterEvent::Collected { by: "t".to_owned() }.of(request_id)),
         3 => (whose(), any::<bool>()).prop_map(|(request_id, gone)| DeliveryEvent::TakenBack { taken: gone }.of(request_id)),
         3 => (1..3_u32).prop_map(|nth| Event::FollowUp(FollowUpEvent::Briefed { nth })),

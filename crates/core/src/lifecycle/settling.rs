@@ -133,6 +133,20 @@ impl AskState {
         true
     }
 
+    /// The process of a waiter was thought gone, and lives. What the agent was told at its next
+    /// start it is not told a second time. As long as a briefing can be taken back, the broker does that first.
+    pub(super) fn resumed(&mut self, request_id: &RequestId, cx: &mut Context) -> bool {
+        let Some(index) = self.index_of(request_id).filter(|index| self.waiters[*index].may_come_back()) else {
+            return false;
+        };
+        let elsewhere = self.is_told_elsewhere();
+        if elsewhere {
+            self.waiters[index].told = Told::Elsewhere;
+            self.owe_response(request_id.clone(), cx);
+        }
+        elsewhere
+    }
+
     pub(super) fn owe_response(&mut self, request_id: RequestId, cx: &mut Context) {
         if let Some(waiter) = self.waiters.iter_mut().find(|waiter| waiter.request_id == request_id) {
             if let Carrier::Http { taken_by } = &mut waiter.carrier {

@@ -51,6 +51,9 @@ pub const NOT_CLEAR_YET: &str = "The same question was asked before, and askd do
 /// When the client goes away while it calls.
 pub const CLIENT_GONE: &str = "the client has closed its end; nothing was asked.";
 
+/// What a call is told that was thought gone while its agent got the outcome at its next start.
+pub const TOLD_ELSEWHERE: &str = "The outcome became a briefing, which was read, or with which the agent was started.";
+
 /// What a client may show while a person thinks.
 pub const PROGRESS: &str = "waiting for a person to answer";
 

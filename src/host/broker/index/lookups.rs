@@ -85,8 +85,9 @@ impl Index {
         briefed.filter(|id| self.group(*id).is_some_and(|of| *of == *group)).collect()
     }
 
-    /// What lies in the groups' folders to be taken.
-    pub(in crate::host::broker) fn lying(&self) -> Vec<(Arc<Group>, AskId, Lying)> {
+    /// What lies in the groups' folders to be taken, and who may come for it.
+    pub(in crate::host::broker) fn lying(&mut self, now: Time) -> Vec<(Arc<Group>, AskId, Lying)> {
+        self.lying.retain(|_, lying| lying.is_watched(now));
         let lying = self.lying.iter();
         lying.filter_map(|(id, lying)| Some((self.group(*id)?, *id, lying.clone()))).collect()
     }

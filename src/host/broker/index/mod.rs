@@ -67,7 +67,7 @@ pub(super) struct Index {
     clocks: Vec<i64>,
     /// When asks were settled that are forgotten by now, by their codes, as long as the codes rest.
     resting: HashMap<u64, Time>,
-    /// What lies in the groups' folders to be taken.
+    /// What lies in the groups' folders to be taken, and who may come for it.
     lying: HashMap<AskId, Lying>,
     /// They are being stored for the first time, so no list has them yet.
     unstored: HashSet<AskId>,
@@ -366,7 +366,7 @@ impl Index {
     /// The asks of a group of which something is not over, or of which something lies in its folder.
     pub(super) fn reaching(&self, group: &Group) -> Vec<AskId> {
         let Some(number) = self.groups.known(group) else { return Vec::new() };
-        let reaches = |entry: &&Entry| !entry.is_done() || self.lying.contains_key(&entry.id());
+        let reaches = |entry: &&Entry| !entry.is_done() || self.lying.get(&entry.id()).is_some_and(Lying::lies);
         self.entries.iter().filter(|entry| entry.group == number).filter(reaches).map(Entry::id).collect()
     }
 

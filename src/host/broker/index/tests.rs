@@ -301,10 +301,10 @@ proptest! {
         for number in 0..24 {
             world.change(number, What::Forget);
         }
-        let index = &world.index;
+        let index = &mut world.index;
         prop_assert_eq!(index.entries.iter().count(), 0);
         prop_assert!(index.names.iter().all(Names::is_empty));
-        prop_assert!(index.next_deadline() == Time::MAX && !index.asks_in_chats() && index.lying().is_empty());
+        prop_assert!(index.next_deadline() == Time::MAX && !index.asks_in_chats() && index.lying(Time::from_millis(0)).is_empty());
         prop_assert!(index.groups.are_empty());
     }
 }

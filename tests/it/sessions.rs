@@ -360,6 +360,30 @@ fn who_withdraws_after_it_was_suspended_is_told_what_came_of_its_question() {
     }
 }
 
+/// Its outcome went to another call, which asked the same while it was suspended.
+#[test]
+fn a_call_that_was_suspended_while_another_took_its_place_gets_the_answer_too() {
+    let world = with_session("", "").started();
+    let agent = world.group("g");
+    let asking = |process: &str| and(question(), &json!({"process": process, "idempotency_key": "k"}));
+    let first = Alive::new(&agent, "first");
+    agent.ask("one", &asking("first"));
+    world.one_open();
+    let _second = Alive::new(&agent, "second");
+    agent.ask("two", &asking("second"));
+    agent.status_of("two");
+    drop(first);
+    let replaced = || whats(&world).contains(&"call_replaced".to_owned());
+    world.passing(3 * JUDGED, "the second to take its place", || replaced().then_some(()));
+    assert_eq!(world.answer(&world.one_open(), &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
+    agent.take("two");
+    let withdrawn = || agent.response("one").is_none();
+    world.passing(JUDGED, "the response of the first to be taken back", || withdrawn().then_some(()));
+    let _first = Alive::new(&agent, "first");
+    let told = world.passing(JUDGED, "the answer of the first", || agent.response("one"));
+    assert_eq!(told["result"]["answers"], json!({"Which auth strategy?": "JWT tokens"}));
+}
+
 #[test]
 fn all_suspended_calls_of_a_question_get_its_answer_whichever_goes_on_first() {
     let world = with_session("", "").started();

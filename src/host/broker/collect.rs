@@ -178,10 +178,10 @@ impl Broker {
                     Some(DeliveryState::Undecided | DeliveryState::TakenBack { .. } | DeliveryState::Taken)
                         if taker == Taker::Briefing =>
                     {
-                        broker.take_back(ask, &taker).map(Some)
+                        broker.forget_withdrawn(ask, &taker).map(Some)
                     }
                     // The call has made room for another one.
-                    None => broker.forget_response(ask, &taker).map(|()| None),
+                    None => broker.remove_withdrawn(ask, &taker).map(|()| None),
                     Some(_) => Ok(None),
                 };
                 self.work(ask, work, move |taken| DeliveryEvent::TakenBack { taken }.to(to.clone()));
@@ -190,11 +190,19 @@ impl Broker {
         None
     }
 
-    /// Removes the response that was put out of the reach of a call that the ask does not know any more.
-    fn forget_response(&self, ask: &Ask, taker: &Taker) -> io::Result<()> {
-        let Taker::Waiter(request_id) = taker else { return Ok(()) };
-        let folder = self.0.folders.get(&ask.group, RESPONSES);
-        match folder.and_then(|folder| folder.remove(&withdrawn_name(request_id)).map(drop)) {
+    /// Takes back a briefing of an earlier time. Nothing is recorded of it any more, so it is deleted at once.
+    fn forget_withdrawn(&self, ask: &Ask, taker: &Taker) -> io::Result<bool> {
+        let taken = self.take_back(ask, taker)?;
+        self.remove_withdrawn(ask, taker).map(|()| taken)
+    }
+
+    /// Removes what was put out of a taker's reach.
+    fn remove_withdrawn(&self, ask: &Ask, taker: &Taker) -> io::Result<()> {
+        let (folder, name) = match taker {
+            Taker::Waiter(request_id) => (RESPONSES, withdrawn_name(request_id)),
+            Taker::Briefing => (BRIEFINGS, withdrawn_name(&ask.id)),
+        };
+        match self.0.folders.get(&ask.group, folder).and_then(|folder| folder.remove(&name).map(drop)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed,
         }

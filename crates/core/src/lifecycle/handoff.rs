@@ -177,6 +177,7 @@ impl AskState {
         let Some(follow_up) = self.follow_up_mut() else { return };
         cx.effects.extend(follow_up.briefing.withdraw().map(|effect| effect.to(Taker::Briefing)));
         follow_up.start = AgentStart::NotTried;
+        self.tidy(cx);
     }
 
     /// The process of the waiter is gone. A later call replaces it; else only a response that still lies there matters.
@@ -269,7 +270,8 @@ impl AskState {
 
     /// Once it is recorded what becomes of an outcome, what was put out of reach is not needed any more.
     pub(super) fn tidy(&self, cx: &mut Context) {
-        if !self.follow_up().is_under_way() && self.waiters.iter().any(|waiter| waiter.response.is_taken_back()) {
+        let moved = || self.waiters.iter().any(|waiter| waiter.response.is_taken_back());
+        if !self.follow_up().is_under_way() && (self.follow_up().briefings > 0 || moved()) {
             cx.act(Effect::FollowUp(FollowUpEffect::Tidy));
         }
     }

@@ -229,6 +229,15 @@ async fn with_anyone_that_is_anyone_of_the_team() {
     world.slack.reply_in_thread(CHANNEL, &card.ts, STRANGER, "1").expect("sent");
     let refused = || (world.slack.ephemerals(STRANGER).len() == 2).then_some(());
     world.passes(SOON, "the words to be refused, too", refused).await;
+    // Who cannot answer is not told how.
+    let talk = |user| world.slack.reply_in_thread(CHANNEL, &card.ts, user, "hm").expect("sent").ts;
+    let (theirs, ours) = (talk(STRANGER), talk(BOB));
+    world.told(BOB, "not one of the options").await;
+    for ts in [theirs, ours] {
+        world.slack.edit(CHANNEL, &ts, "b").expect("edited");
+    }
+    world.told(BOB, "Edits are not read").await;
+    assert_eq!(world.slack.ephemerals(STRANGER).len(), 2);
     assert!(world.group("new").response("r1").is_none());
     world.slack.click(CHANNEL, &card.ts, "pick:0:0", BOB).await.expect("sent");
     assert_eq!(world.response_to("new", "r1", SOON).await["result"]["answered_by"]["id"], BOB);

@@ -206,7 +206,8 @@ impl Inbound {
             return Ok(());
         };
         let Some(route) = route(&ask, &actor.channel) else { return Ok(()) };
-        let is_responder = ask.widgets[route].route.responders.includes(&actor.person.id);
+        let is_responder = ask.widgets[route].route.responders.includes(&actor.person.id)
+            && !self.is_of_another_team(&ask, route, &actor).await;
         let may_answer = (ask.outcome().is_none() || ask.is_late_open()) && is_responder;
         if parent.is_text {
             if may_answer {
@@ -281,9 +282,7 @@ impl Inbound {
         event: Event,
         key: Option<&str>,
     ) -> Result<bool, NotStored> {
-        // "anyone" means anyone of the team, and not the guests of a shared channel.
-        let anyone = ask.widgets[route].route.responders == Responders::Anyone;
-        if anyone && actor.team.is_some() && self.is_our_team(actor.team.as_ref()).await == Ok(false) {
+        if self.is_of_another_team(ask, route, actor).await {
             self.refuse(actor, Some(ask), &Refusal::OtherTeam);
             return Ok(false);
         }
@@ -302,6 +301,12 @@ impl Inbound {
             None => self.unknown_question(actor, ask.id),
         }
         Ok(false)
+    }
+
+    /// Whether this is a guest of a shared channel: "anyone" means anyone of the team.
+    async fn is_of_another_team(&self, ask: &Ask, route: usize, actor: &Actor) -> bool {
+        let anyone = ask.widgets[route].route.responders == Responders::Anyone;
+        anyone && actor.team.is_some() && self.is_our_team(actor.team.as_ref()).await == Ok(false)
     }
 
     /// Opens the modal for an answer in words. Whether such an answer is taken is decided when it is sent.

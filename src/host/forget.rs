@@ -44,7 +44,7 @@ pub fn forget(settings: &Settings, mut whom: Whom) -> Result<Forgotten, StoreErr
     records.store.learn(&mut whom)?;
     let mut lying = 0;
     let mut first = |ask: &Ask| {
-        lying += collect(&settings.ipc_dir(), ask)?;
+        lying += collect(settings, ask)?;
         crash_point("forget.collected");
         Ok(())
     };
@@ -80,7 +80,12 @@ fn leave_unnamed(state: &Path, records: &Opened, whom: &Whom) -> io::Result<usiz
 }
 
 /// Removes what lies in the group's folders for its agent.
-fn collect(ipc: &Path, ask: &Ask) -> io::Result<usize> {
+fn collect(settings: &Settings, ask: &Ask) -> io::Result<usize> {
+    let (group, ipc) = (&ask.group, settings.ipc_dir());
+    // The folder of that name on another host is another group's.
+    if group.as_str() != group.folder() && group.at(&settings.postgres.node).as_ref() != Some(group) {
+        return Ok(0);
+    }
     let mut removed = 0;
     let mut remove = |folder: &Dir, names: &[String]| {
         for name in names {
@@ -88,7 +93,7 @@ fn collect(ipc: &Path, ask: &Ask) -> io::Result<usize> {
         }
         Ok::<(), io::Error>(())
     };
-    let folder = |name: &str| match Dir::open(ipc).and_then(|root| root.sub(&format!("{}/{name}", ask.group))) {
+    let folder = |name: &str| match Dir::open(&ipc).and_then(|root| root.sub(&format!("{}/{name}", group.folder()))) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         folder => folder.map(Some),
     };

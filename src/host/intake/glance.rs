@@ -72,7 +72,8 @@ impl GroupScanner {
         let now = self.ctx.clock().monotonic();
         let mut glance = self.glance.lock();
         let again = glance.again.take_if(|at| *at <= now).is_some();
-        let beside = glance.in_trouble.then(|| dir.stat_below(&format!("{}/{RESPONSES}", self.group)).ok()).flatten();
+        let beside =
+            glance.in_trouble.then(|| dir.stat_below(&format!("{}/{RESPONSES}", self.group.folder())).ok()).flatten();
         if glance.has_news([stamp, beside], now) || again {
             self.look(Wanted::folder());
         }

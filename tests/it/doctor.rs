@@ -163,6 +163,7 @@ async fn each_breakage_turns_the_check_red_that_names_its_cause_and_its_fix_turn
         ),
         ("a data folder for everybody", Broken::Mode("", 0o777), "data folder"),
         ("records that others can read", Broken::Mode("state", 0o755), "state folder"),
+        ("records that askd itself cannot write", Broken::Mode("state", 0o500), "state folder"),
         ("a token that others can read", Broken::Mode("state/web_token", 0o644), "token file"),
         ("another token", Broken::Text("state/web_token", "another"), "token"),
         ("closed tasks", Broken::Mode("ipc/research/tasks", 0o700), "group research"),

@@ -59,6 +59,8 @@ pub(super) async fn problems(found: &mut Findings, files: &[PathBuf]) {
         let text = |field: &str| problem[field].as_str().unwrap_or_default();
         let known = match text("kind") {
             "channel" => found.has_fault(text("about")),
+            // What it cannot write there is no matter of the disk.
+            "daemon" => found.has_fault("state folder"),
             "folder" => found.has_fault(&format!("group {}", text("about"))),
             _ => false,
         };

@@ -8,7 +8,7 @@ use crate::host::session::docker::Engine;
 use crate::host::settings::{Means, Settings};
 use askd_core::{Group, Time};
 use std::collections::BTreeSet;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 /// Less free space than this is a fault: records, audit lines and responses need room.
@@ -67,12 +67,21 @@ pub(super) fn data(found: &mut Findings, settings: &Settings) {
 /// What nobody but askd may read.
 fn private(found: &mut Findings, check: &str, path: &Path, wanted: u32) {
     let shown = path.display();
-    match std::fs::metadata(path) {
-        Ok(at) if at.permissions().mode().trailing_zeros() >= 6 => found.ok(check, "only askd's user can read it"),
-        Ok(_) => found.fault(check, format!("other users can read {shown}"), format!("chmod {wanted:o} '{shown}'")),
+    let at = match std::fs::metadata(path) {
+        Ok(at) => at,
         // It is made at the first start, or stands in the settings.
-        Err(error) => found.not_checked(check, format!("{shown}: {error}")),
-    }
+        Err(error) => return found.not_checked(check, format!("{shown}: {error}")),
+    };
+    let mode = at.mode() & 0o7777;
+    let needed = if at.is_dir() { wanted } else { 0o400 };
+    let wrong = if mode & 0o077 != 0 {
+        "other users can read it"
+    } else if mode & needed != needed {
+        "askd cannot use it"
+    } else {
+        return found.ok(check, "only askd's user can read it");
+    };
+    found.fault(check, format!("the mode of {shown} is {mode:04o}: {wrong}"), format!("chmod {wanted:o} '{shown}'"));
 }
 
 /// Each group's folders and session.

@@ -97,6 +97,28 @@ async fn a_reminder_finds_out_that_the_card_is_gone() {
     world.response("r1").await;
 }
 
+/// The look before the reminder fails, and Slack says of the reminder itself that the thread is gone.
+#[tokio::test]
+async fn a_reminder_whose_thread_is_gone_brings_the_card_back() {
+    let soon = "[groups.research]\nremind_after = \"30s\"";
+    let world =
+        in_slack(Mode::Http).sim(|sim| sim.message_events = false).group("[groups.research]", soon).start().await;
+    world.ask("r1", choice("Which?", &["React", "Vue"]));
+    let card = world.card(CHANNEL).await;
+    world.stored(&card.ts).await;
+    world.slack.delete(CHANNEL, &card.ts).expect("deleted");
+    let faults = world.slack.faults();
+    faults.next("conversations.history", FaultKind::Error("fatal_error".into()), 1);
+    faults.next("chat.postMessage", FaultKind::Error("thread_not_found".into()), 1);
+    world.later(Duration::from_secs(31));
+    let again = another(&world, &card.ts).await;
+    let posts = world.slack.calls().into_iter().filter(|call| call.method == "chat.postMessage");
+    assert_eq!(posts.count(), 3, "the card, the reminder that was refused, and the card again");
+    world.slack.click(CHANNEL, &again.ts, "pick:0:0", ALICE).await.expect("sent");
+    assert_eq!(world.response("r1").await["result"]["answers"], json!({"Which?": "React"}));
+    assert!(!world.log().contains("could not post a reminder"), "{}", world.log());
+}
+
 /// Sends a reply with a file.
 async fn with_a_file(world: &World, card: &Message, text: &str) {
     let (seconds, micros) = card.ts.split_once('.').unwrap();

@@ -5,7 +5,7 @@ use crate::ports::free_port;
 use crate::said;
 use crate::sessions::{Alive, with_session};
 use serde_json::{Value, json};
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Stdio;
@@ -327,6 +327,56 @@ fn a_revoked_or_expired_token_ends_open_calls_at_once() {
     for Agent { token, .. } in [&revoked, &expiring] {
         let (_, secret) = token.rsplit_once('_').unwrap();
         assert!(!log.contains(secret) && !kept.contains(secret));
+    }
+}
+
+/// What a stream of events begins with, up to an event about this request; and the id of that one.
+fn followed(agent: &Agent, last: Option<&str>, until: &str) -> (String, String) {
+    let last = last.map_or(String::new(), |id| format!("last-event-id: {id}\r\n"));
+    let call = format!(
+        "GET /agent/v1/events HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n{last}\r\n",
+        agent.at, agent.token
+    );
+    let mut stream = TcpStream::connect(agent.at).unwrap();
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    stream.write_all(call.as_bytes()).unwrap();
+    let (mut seen, mut id, mut about) = (String::new(), String::new(), false);
+    for line in BufReader::new(stream).lines() {
+        let line = line.unwrap();
+        seen += &format!("{line}\n");
+        line.strip_prefix("id: ").inspect(|read| id = (*read).to_owned());
+        about |= line.starts_with("data:") && line.contains(&format!("\"request_id\":\"{until}\""));
+        if about && line.is_empty() {
+            return (id, seen);
+        }
+    }
+    panic!("the stream has ended: {seen}");
+}
+
+#[test]
+fn a_stream_of_events_goes_on_after_the_last_one_that_its_client_has() {
+    let remote = Remote::new();
+    let agent = remote.agent("research");
+    for id in ["r1", "r2"] {
+        assert_eq!(agent.ask(id, &format!("Deploy {id}?")).0, 201);
+        remote.world.open_of(id);
+    }
+    let (_, all) = followed(&agent, None, "r1");
+    assert!(all.contains("event: reset"), "{all}");
+    // The first of several that tell the state: who has only that one begins anew.
+    let (_, all) = followed(&agent, None, "r2");
+    let first = all.lines().find_map(|line| line.strip_prefix("id: ")).unwrap().to_owned();
+    let (last, other) = if all.contains("\"r1\"") { ("r2", "r1") } else { ("r1", "r2") };
+    assert!(followed(&agent, Some(&first), "r1").1.contains("event: reset"), "{all}");
+    let (id, _) = followed(&agent, None, last);
+    assert_eq!(agent.ask("r3", "Deploy r3?").0, 201);
+    let (id, new) = followed(&agent, Some(&id), "r3");
+    assert!(!new.contains("event: reset") && !new.contains(other), "{new}");
+    remote.answer("r1", "yes");
+    let (_, new) = followed(&agent, Some(&id), "r1");
+    assert!(!new.contains("event: reset") && new.contains("event: outcome") && !new.contains("\"r2\""), "{new}");
+    for unknown in ["nonsense", "0.0", "00000000000000000000000000000000.0-7"] {
+        assert!(followed(&agent, Some(unknown), "r2").1.contains("event: reset"), "{unknown}");
     }
 }
 

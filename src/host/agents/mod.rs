@@ -42,14 +42,15 @@ pub(super) struct Agents {
     warnings: Warnings,
     budgets: Arc<Budgets>,
     holds: Arc<Holds>,
+    changes: Arc<events::Changes>,
     /// One place on the disk for each group, which may hang.
     disks: Arc<Mutex<BTreeMap<Group, Arc<Semaphore>>>>,
 }
 
 impl Agents {
     pub(super) fn new(broker: Broker, folders: Folders, tokens: Tokens, ctx: Ctx, warnings: Warnings) -> Self {
-        let (budgets, holds, disks) = (Arc::default(), Arc::default(), Arc::default());
-        Self { broker, folders, tokens, ctx, warnings, budgets, holds, disks }
+        let (budgets, holds, changes, disks) = (Arc::default(), Arc::default(), Arc::default(), Arc::default());
+        Self { broker, folders, tokens, ctx, warnings, budgets, holds, changes, disks }
     }
 
     /// The calls.

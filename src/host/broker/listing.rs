@@ -130,6 +130,11 @@ impl Broker {
         }
     }
 
+    /// Whether an ask is of this group, as far as is known.
+    pub(in crate::host) fn is_of_group(&self, id: AskId, group: &Group) -> bool {
+        self.index().group(id).is_some_and(|of| *of == *group)
+    }
+
     /// The asks that fit, from `after` on: the open ones, then those that need attention, then the rest. Of each only what
     /// `of` makes of it is kept, because a page may have very large ones.
     pub async fn page<T: Send + 'static>(

@@ -343,8 +343,11 @@ fn followed(agent: &Agent, last: Option<&str>, until: &str) -> (String, String) 
     let (mut seen, mut id, mut about) = (String::new(), String::new(), false);
     for line in BufReader::new(stream).lines() {
         let line = line.unwrap();
-        seen += &format!("{line}\n");
-        line.strip_prefix("id: ").inspect(|read| id = (*read).to_owned());
+        seen.push_str(&line);
+        seen.push('\n');
+        if let Some(read) = line.strip_prefix("id: ") {
+            read.clone_into(&mut id);
+        }
         about |= line.starts_with("data:") && line.contains(&format!("\"request_id\":\"{until}\""));
         if about && line.is_empty() {
             return (id, seen);

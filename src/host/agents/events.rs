@@ -88,9 +88,9 @@ impl Changes {
             let (kept, mut changes) = (Arc::clone(&recent), broker.changes());
             ctx.spawn(async move {
                 loop {
-                    let changed = changes.recv().await;
+                    let next = changes.recv().await;
                     let mut last = kept.last.lock();
-                    match changed {
+                    match next {
                         Ok(id) => last.add(id),
                         Err(broadcast::error::RecvError::Lagged(_)) => last.miss(),
                         Err(broadcast::error::RecvError::Closed) => return,
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(last.after(1), None, "of another run");
         (0..3).for_each(|n| last.add(id(n)));
         assert_eq!((last.after(1), last.after(3)), (Some(vec![id(1), id(2)]), Some(Vec::new())));
-        (3..REMEMBERED as u128 + 1).for_each(|n| last.add(id(n)));
+        (3..=REMEMBERED as u128).for_each(|n| last.add(id(n)));
         assert_eq!((last.after(0), last.after(1).map(|asks| asks.len())), (None, Some(AT_A_TIME)));
         let count = last.count();
         last.miss();

@@ -191,14 +191,14 @@ impl Broker {
     }
 
     /// Takes back a briefing of an earlier time. Nothing is recorded of it any more, so it is deleted at once.
-    fn forget_withdrawn(&self, ask: &Ask, taker: &Taker) -> io::Result<bool> {
-        let taken = self.take_back(ask, taker)?;
-        self.remove_withdrawn(ask, taker).map(|()| taken)
+    fn forget_withdrawn(&self, ask: &Ask, to: &Taker) -> io::Result<bool> {
+        let taken = self.take_back(ask, to)?;
+        self.remove_withdrawn(ask, to).map(|()| taken)
     }
 
     /// Removes what was put out of a taker's reach.
-    fn remove_withdrawn(&self, ask: &Ask, taker: &Taker) -> io::Result<()> {
-        let (folder, name) = match taker {
+    fn remove_withdrawn(&self, ask: &Ask, to: &Taker) -> io::Result<()> {
+        let (folder, name) = match to {
             Taker::Waiter(request_id) => (RESPONSES, withdrawn_name(request_id)),
             Taker::Briefing => (BRIEFINGS, withdrawn_name(&ask.id)),
         };

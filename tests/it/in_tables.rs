@@ -7,7 +7,6 @@ use crate::harness::{SOON, World, askd, choice, within};
 use crate::on_postgres::{Database, host, joins};
 use crate::remote::Remote;
 use serde_json::{Value, json};
-use std::os::unix::fs::PermissionsExt as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -207,26 +206,6 @@ fn what_lies_in_a_folder_that_the_settings_do_not_name_is_forgotten_too() {
     let told = run(forget(&world, &["--ask", ask["id"].as_str().unwrap()]));
     assert!(out(&told).starts_with("Erased: 1 question, 1 answer that nobody had collected, "), "{}", out(&told));
     assert_eq!(agent.response("r1"), None);
-}
-
-/// Nothing but the mode of a folder beside `tasks/` has changed.
-#[test]
-fn a_folder_that_the_settings_do_not_name_and_that_is_fixed_is_looked_at_again() {
-    let Some(database) = Database::found() else { return };
-    let mut world = world(&database, "host-a").more_config("[defaults]\nroutes = [{ channel = \"web\" }]\n");
-    let responses = world.group("default").path.join("responses");
-    let mode = |mode| std::fs::set_permissions(&responses, std::fs::Permissions::from_mode(mode)).unwrap();
-    mode(0o700);
-    world.start();
-    let problem = || {
-        let groups = world.call("GET", "/status", None).1["groups"].as_array().unwrap().clone();
-        groups.into_iter().find(|group| group["name"] == "default@host-a").map(|group| group["problem"].clone())
-    };
-    within(SOON, "the mode to be noticed", || problem().filter(Value::is_object));
-    // Until nothing is new in `tasks/`.
-    thread::sleep(Duration::from_secs(12));
-    mode(0o770);
-    within(SOON, "the fix to be noticed", || problem().filter(Value::is_null));
 }
 
 #[test]

@@ -258,17 +258,22 @@ async fn what_nobody_collects_is_said_to_be_kept_until_it_is_read() {
 #[tokio::test]
 async fn under_abort_task_the_card_says_that_the_session_was_stopped() {
     let stop = Run::new("stop");
-    let world = with_session(&stop.means("stop"), "on_timeout = \"abort_task\"").await;
+    let go = stop.folder.path().join("go");
+    let once_told =
+        format!("while [ ! -e {} ]; do sleep 0.02; done; exec {}", go.display(), stop.program.path.display());
+    let stops = format!("stop = {{ command = [\"/bin/sh\", \"-c\", \"{once_told}\"] }}");
+    let world = with_session(&stops, "on_timeout = \"abort_task\"").await;
     world.ask("r1", briefly(choice("Which?", &["React", "Vue"])));
     let card = world.card(CHANNEL).await;
     world.later(SHORTEST);
+    world.says(CHANNEL, &card.ts, "Timed out · ").await;
+    let _told = std::fs::File::create(go).unwrap();
     assert!(stop.ran().await.contains("ASKD_REASON=ask_user_timeout\n"));
     assert!(world.response_now("r1").is_some(), "the response comes first");
     let closed = world.says(CHANNEL, &card.ts, "Timed out, cancelled.").await;
     assert!(closed.elements().is_empty() && closed.text == "Timed out, cancelled.", "{}", closed.text);
     assert_eq!(closed.visible_text().matches("Timed out").count(), 1, "{}", closed.visible_text());
-    let updates = updates(&world);
-    assert!(updates.len() == 2 && updates[0].contains("Timed out · "), "closed before it was stopped: {updates:?}");
+    assert_eq!(updates(&world).len(), 2, "closed before it was stopped");
     assert_eq!(stop.program.runs().len(), 1);
     world.all_closed(PATIENCE).await;
 }

@@ -48,8 +48,9 @@ export async function open(url, binary) {
       if (exceptionDetails) throw new Error(exceptionDetails.exception?.description ?? exceptionDetails.text);
       return result.value;
     },
+    // Beside the stories a browser may take ten seconds for what takes one alone.
     until: async (expression) => {
-      for (let i = 0; i < 200; i++) {
+      for (let i = 0; i < 1200; i++) {
         if (await page.evaluate(expression)) return;
         await new Promise((done) => setTimeout(done, 25));
       }

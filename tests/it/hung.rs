@@ -121,7 +121,9 @@ fn what_is_forgotten_of_a_hung_group_holds_up_no_other_group() {
     world.all_done("hung");
     let _hung = Mounted::hung(&folder).unwrap();
     world.later(Duration::from_secs(61));
-    world.passing(Duration::from_secs(180), "that all of them are forgotten", || {
+    // What waits for that disk may look as if the daemon were never idle, so time passes in any case.
+    within(SOON * 2, "that all of them are forgotten", || {
+        world.later(Duration::from_secs(1));
         asks.iter().all(|ask| world.call("GET", ask, None).0 == 404).then_some(())
     });
     three_are_answered(&world, &honest);

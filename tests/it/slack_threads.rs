@@ -11,10 +11,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn asked(mode: Mode) -> (World, Message) {
     let world = in_slack(mode).start().await;
+    let card = asked_in(&world).await;
+    (world, card)
+}
+
+async fn asked_in(world: &World) -> Message {
     world.ask("r1", choice("Which?", &["React", "Vue"]));
     let card = world.card(CHANNEL).await;
     world.stored(&card.ts).await;
-    (world, card)
+    card
 }
 
 #[tokio::test]
@@ -80,15 +85,19 @@ async fn a_card_that_is_deleted_while_its_question_is_open_is_posted_again() {
     }
 }
 
-#[tokio::test]
-async fn a_reminder_finds_out_that_the_card_is_gone() {
+/// A card that is brought to mind after 30 s was deleted, and Slack sends no events.
+async fn with_a_missing_card() -> (World, Message) {
     let soon = "[groups.research]\nremind_after = \"30s\"";
     let world =
         in_slack(Mode::Http).sim(|sim| sim.message_events = false).group("[groups.research]", soon).start().await;
-    world.ask("r1", choice("Which?", &["React", "Vue"]));
-    let card = world.card(CHANNEL).await;
-    world.stored(&card.ts).await;
+    let card = asked_in(&world).await;
     world.slack.delete(CHANNEL, &card.ts).expect("deleted");
+    (world, card)
+}
+
+#[tokio::test]
+async fn a_reminder_finds_out_that_the_card_is_gone() {
+    let (world, card) = with_a_missing_card().await;
     world.later(Duration::from_secs(31));
     let again = another(&world, &card.ts).await;
     let other = |message: &Message| message.ts != again.ts && message.ts != card.ts;
@@ -100,13 +109,7 @@ async fn a_reminder_finds_out_that_the_card_is_gone() {
 /// The look before the reminder fails, and Slack says of the reminder itself that the thread is gone.
 #[tokio::test]
 async fn a_reminder_whose_thread_is_gone_brings_the_card_back() {
-    let soon = "[groups.research]\nremind_after = \"30s\"";
-    let world =
-        in_slack(Mode::Http).sim(|sim| sim.message_events = false).group("[groups.research]", soon).start().await;
-    world.ask("r1", choice("Which?", &["React", "Vue"]));
-    let card = world.card(CHANNEL).await;
-    world.stored(&card.ts).await;
-    world.slack.delete(CHANNEL, &card.ts).expect("deleted");
+    let (world, card) = with_a_missing_card().await;
     let faults = world.slack.faults();
     faults.next("conversations.history", FaultKind::Error("fatal_error".into()), 1);
     faults.next("chat.postMessage", FaultKind::Error("thread_not_found".into()), 1);

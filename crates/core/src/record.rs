@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Most records are smaller.
-const USUAL_BYTES: usize = 4 * 1024;
+pub const USUAL_BYTES: usize = 4 * 1024;
 
 /// A record that was read.
 #[derive(Debug)]

@@ -51,7 +51,7 @@ impl Lying {
             probe: ask.rules.session.probe,
             gone: gone.filter_map(|waiter| Some((waiter.request_id.clone(), waiter.process.clone()?))).collect(),
             until: ask.outcome_until().unwrap_or(Time::MAX),
-            may_come_back: since.is_some() && !ask.is_told_elsewhere(),
+            may_come_back: ask.has_returnable_briefing(),
         };
         (lying.lies() || !lying.gone.is_empty()).then_some(lying)
     }

@@ -323,11 +323,7 @@ impl Broker {
         match self.apply(id, WaiterEvent::Withdrawn.of(request_id.clone())).await {
             Err(failure @ (Failure::NotStored | Failure::InDoubt | Failure::Broken)) => Err(failure),
             // Who withdraws lives.
-            Ok(ask)
-                if ask.waiter(request_id).is_some_and(Waiter::may_come_back)
-                    && ask.has_briefing()
-                    && !ask.is_told_elsewhere() =>
-            {
+            Ok(ask) if ask.waiter(request_id).is_some_and(Waiter::may_come_back) && ask.has_returnable_briefing() => {
                 self.give_back(group, id);
                 Ok(())
             }

@@ -3,14 +3,12 @@
 use super::earlier;
 use crate::sabotage::on;
 use askd_core::Ask;
-pub(super) use askd_core::record::Record;
 use askd_core::record::{self, EntryId, Head};
+pub(super) use askd_core::record::{Record, USUAL_BYTES};
 use serde::Deserialize;
 
 /// The format that is written. A newer one is not touched.
 pub(super) const VERSION: u32 = 3;
-/// Most records are smaller.
-pub(super) const USUAL_BYTES: usize = 4 * 1024;
 
 /// Why a record cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -133,6 +133,11 @@ impl AskState {
         true
     }
 
+    /// Whether its briefing lies there and can come back to a call.
+    pub fn has_returnable_briefing(&self) -> bool {
+        self.has_briefing() && !self.is_told_elsewhere()
+    }
+
     /// The process of a waiter was thought gone, and lives. What another call has it gets, too. What the agent was told at its next
     /// start it is not told a second time. As long as a briefing can be taken back, the broker does that first.
     pub(super) fn resumed(&mut self, request_id: &RequestId, cx: &mut Context) -> bool {

@@ -18,17 +18,17 @@ use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::either::Either;
+use tokio_util::task::TaskTracker;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 
 /// The host names that the server accepts. A page of another site that points its name at our address (DNS rebinding)
@@ -99,7 +99,8 @@ pub async fn bind(
     })
 }
 
-/// Serves until the daemon stops, and finishes the requests in hand. The routes in `open` accept every host name,
+/// Serves until the daemon stops, and finishes the requests in hand. If this is dropped, no more connections are accepted, and those
+/// that were go on. The routes in `open` accept every host name,
 /// because tunnels, proxies and probes use names of their own: webhooks carry a signature, and health is no secret.
 pub async fn serve(
     listener: TcpListener,
@@ -114,7 +115,7 @@ pub async fn serve(
     let own = routes.layer(RequestBodyTimeoutLayer::new(TIMEOUT));
     let app = own.layer(middleware::from_fn_with_state(hosts, own_site_only)).merge(open);
     let places = Places::new(most);
-    let graceful = GracefulShutdown::new();
+    let connections = TaskTracker::new();
     let mut connection = http1::Builder::new();
     connection.timer(TokioTimer::new()).header_read_timeout(TIMEOUT).max_buf_size(MAX_BUFFER);
     while let Some(stream) = accept(&listener, &places, ctx).await {
@@ -131,26 +132,34 @@ pub async fn serve(
             request.extensions_mut().insert(line.clone());
             answer(app.clone(), request, Arc::clone(&place))
         });
-        let (connection, watcher) = (connection.clone(), graceful.watcher());
-        let (acceptor, clock) = (tls.as_ref().map(Tls::acceptor), ctx.clock().clone());
+        let (connection, counted) = (connection.clone(), connections.token());
+        let (acceptor, stop) = (tls.as_ref().map(Tls::acceptor), ctx.clone());
         let serving = async move {
+            let _counted = counted;
             let stream = match acceptor {
                 None => Either::Left(stream),
                 // A client that says nothing costs its own connection, as one does that sends no head.
-                Some(acceptor) => match clock.timeout(TIMEOUT, acceptor.accept(stream)).await {
+                Some(acceptor) => match stop.clock().timeout(TIMEOUT, acceptor.accept(stream)).await {
                     Some(Ok(stream)) => Either::Right(stream),
                     _ => return,
                 },
             };
-            // A broken connection concerns only its client.
-            let _ended = watcher.watch(connection.serve_connection(TokioIo::new(stream), service)).await;
+            let mut serving = pin!(connection.serve_connection(TokioIo::new(stream), service));
+            // A broken connection concerns only its client. A request that has come is read before the stop is looked at.
+            tokio::select! {
+                biased;
+                _ended = &mut serving => return,
+                () = stop.stopping() => serving.as_mut().graceful_shutdown(),
+            }
+            let _ended = serving.await;
         };
         ctx.serve(async move {
             let _ended = dropped.run_until_cancelled(serving).await;
         });
     }
     drop(listener);
-    if ctx.clock().timeout(at_most(IN_HAND), graceful.shutdown()).await.is_none() {
+    connections.close();
+    if ctx.clock().timeout(at_most(IN_HAND), connections.wait()).await.is_none() {
         tracing::warn!("cut off connections that did not end in time");
     }
     Ok(())

@@ -139,6 +139,7 @@ async fn stand_by(
     let serving =
         http::serve(TcpListener::from_std(same)?, settings, None, (Router::new(), routes), http::MAX_CONNECTIONS, ctx);
     tokio::select! {
+        // Connections that were accepted go on: whoever has opened one gets an answer.
         turn = &mut turn => Ok(turn),
         served = serving => served.and_then(|()| Err(io::Error::other("told to stop"))),
     }

@@ -103,16 +103,8 @@ pub(crate) fn host(database: &Database, node: &str) -> Remote {
     Remote::ready(World::empty().in_files().with_binary().more_config(&database.settings(node)))
 }
 
-/// Its status and text. Both are empty at the moment when it begins to serve: it then closes connections without a request.
 fn readyz(host: &Remote) -> (u16, String) {
-    let mut said = String::new();
-    if let Ok(mut stream) = TcpStream::connect(host.world.address()) {
-        stream.set_read_timeout(Some(SOON)).unwrap();
-        let request = format!("GET /readyz HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", host.world.address());
-        let _closed = stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_string(&mut said));
-    }
-    let (head, body) = said.split_once("\r\n\r\n").unwrap_or_default();
-    (head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_default(), body.to_owned())
+    host.world.raw("GET", "/readyz", "", "")
 }
 
 /// It takes calls beside the leader.
@@ -201,6 +193,25 @@ fn the_doctor_looks_at_the_database() {
     let told = examined(&host.world);
     assert!(told.contains("not currently accepting connections") && told.contains("pg_hba.conf"), "{told}");
     database.away(false);
+}
+
+#[test]
+fn a_connection_to_a_daemon_that_stands_by_gets_an_answer() {
+    let Some(database) = Database::found() else { return };
+    let mut host = host(&database, "host-a");
+    database.away(true);
+    host.world.start_waiting();
+    within(SOON, "the daemon to stand by", || (readyz(&host).0 == 503).then_some(()));
+    let mut early = TcpStream::connect(host.world.address()).unwrap();
+    // It is accepted before this one, which is answered.
+    assert_eq!(readyz(&host).0, 503);
+    database.away(false);
+    within(SOON, "the daemon to serve", || (readyz(&host).0 == 200).then_some(()));
+    early.set_read_timeout(Some(SOON)).unwrap();
+    early.write_all(b"GET /readyz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n").unwrap();
+    let mut said = String::new();
+    early.read_to_string(&mut said).unwrap();
+    assert!(said.starts_with("HTTP/1.1 503 ") && said.contains("connection: close"), "{said:?}");
 }
 
 #[test]

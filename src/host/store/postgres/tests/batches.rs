@@ -210,6 +210,13 @@ fn saves_from_many_threads_take_fewer_transactions() {
     for ask in &asked {
         opened.store.save(ask, Save::Soon).unwrap();
     }
+    // While one is under way, the others come, on a busy machine too.
+    server.sql(
+        "create function takes_long() returns trigger language plpgsql as 'begin
+             if current_setting(''story.slept'', true) is distinct from ''yes'' then perform pg_sleep(0.2); end if;
+             perform set_config(''story.slept'', ''yes'', true); return new; end';
+         create trigger takes_long before update on askd.asks for each row execute function takes_long()",
+    );
     let begin = std::sync::Barrier::new(asked.len());
     std::thread::scope(|scope| {
         for before in &asked {

@@ -90,6 +90,12 @@ export class Daemon {
 
   signal(name) { this.#process.kill(name); }
 
+  // Has it read other settings.
+  async reload(text) {
+    await writeFile(this.#settings, text);
+    this.signal('SIGHUP');
+  }
+
   async kill(name = 'SIGKILL') {
     if (this.#process.exitCode !== null || this.#process.signalCode !== null) return;
     const gone = new Promise((resolve) => this.#process.once('exit', resolve));

@@ -128,6 +128,40 @@ describe('many open questions', () => {
     assert.equal((await daemon.api('/api/v1/asks?state=open')).total, 7);
   });
 
+  test('a key that is pressed twice does not answer the next one of a few either', async () => {
+    const asks = [];
+    for (const index of [0, 1]) asks.push(await daemon.asked({ questions: [{ ...FRAMEWORK, question: `Which framework for part ${index}?` }] }));
+    await open();
+    await visible(card(page, asks[1]));
+    await page.keyboard.press('j');
+    await page.keyboard.press('1');
+    await until('the focus on the next one', () => page.evaluate((id) => document.activeElement.id === `ask-${id}`, asks[1].id));
+    await page.keyboard.press('1');
+    await visible(done(page, asks[0]));
+    assert.equal((await daemon.api('/api/v1/asks?state=open')).total, 1);
+  });
+
+  test('a key answers nothing that is not shown, and nothing but what has the focus', async () => {
+    const asks = await eight();
+    const urgent = asks.at(-1);
+    const over = await daemon.asked({ questions: [{ question: 'Is it over?', type: 'confirm' }] }, 'writer');
+    await daemon.answerElsewhere(over, { 'Is it over?': 'Yes' });
+    await open();
+    await visible(card(page, urgent));
+    await page.goto(`${daemon.url}/#ask-${over.id}`);
+    await until('the focus on what is over', () => page.evaluate((id) => document.activeElement.id === `ask-${id}`, over.id));
+    const answers = posts('answer');
+    await page.keyboard.press('1');
+    await card(page, urgent).focus();
+    await page.keyboard.press('o');
+    await page.keyboard.type('half a thought');
+    await page.getByRole('group', { name: 'Agents' }).getByRole('button', { name: 'writer 2' }).click();
+    await until('the other group alone', () => item(urgent).isHidden());
+    for (const key of ['1', 'd', 'o']) await page.keyboard.press(key);
+    assert.equal((await daemon.api('/api/v1/asks?state=open')).total, 8);
+    assert.deepEqual(answers, []);
+  });
+
   test('a link leads to one of them, whether it is open or not', async () => {
     const asks = await eight();
     await daemon.answerElsewhere(asks[0], { 'Which framework for part 0?': 'Vue' });

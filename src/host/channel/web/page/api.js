@@ -1,7 +1,9 @@
-// Speaks the daemon's HTTP API and keeps the inbox token. It deliberately uses no cookie: a token in a header cannot be
-// sent by another site's page, and localStorage is kept apart per port, which cookies are not.
+// Speaks the daemon's HTTP API and keeps the inbox token. askd itself deliberately uses no cookie: a token in a header cannot
+// be sent by another site's page, and localStorage is kept apart per port, which cookies are not. A proxy that signs people in
+// may need the cookie or the password that it has given the browser, so calls carry them.
 
 const TOKEN_KEY = 'askd.token';
+const SIGNED_OUT_KEY = 'askd.signed-out';
 
 // A call that hangs longer than this has failed as far as the person in front of it is concerned.
 const CALL_LIMIT_MS = 20000;
@@ -52,10 +54,16 @@ export function findToken() {
   return (linked && useToken(hash)) || useToken(remembered() ?? '');
 }
 
+// Other tabs are told, too. A token that was refused tells them nothing: each keeps what was typed in it until somebody signs in.
 export function forgetToken() {
   token = null;
   verified = false;
   remember(null);
+  try {
+    localStorage.setItem(SIGNED_OUT_KEY, `${Date.now()}`);
+  } catch {
+    // Storage is switched off: no other tab has the token either.
+  }
 }
 
 // An outdated link must not lock out a browser whose kept token is good. Returns whether there is another one to try.
@@ -69,7 +77,7 @@ export function tryRememberedToken() {
 
 export function onForgottenElsewhere(react) {
   window.addEventListener('storage', (event) => {
-    if (token !== null && event.newValue === null && (event.key === TOKEN_KEY || event.key === null)) react();
+    if (token !== null && (event.key === SIGNED_OUT_KEY || event.key === null)) react();
   });
 }
 
@@ -79,7 +87,7 @@ export async function request(path, options = {}) {
   // Without a token a proxy may say who calls.
   const headers = { ...options.headers, ...(used === null ? {} : { authorization: `Bearer ${used}` }) };
   // Under a policy that sends no referrer some browsers state `Origin: null`, which the daemon refuses as another site's.
-  const always = { cache: 'no-store', credentials: 'omit', redirect: 'error', referrerPolicy: 'same-origin' };
+  const always = { cache: 'no-store', credentials: 'same-origin', redirect: 'error', referrerPolicy: 'same-origin' };
   const reply = await fetch(path, { ...options, ...always, headers });
   if (reply.ok && used !== null && used === token && !verified) {
     verified = true;

@@ -112,10 +112,11 @@ const list = openList({ cards, open: makeCard, drop: dropCard, watch: viewer, in
 function removeCard(id) {
   const element = cards.get(id)?.element;
   const sibling = element?.nextElementSibling ?? element?.previousElementSibling;
-  const next = list.has(id) ? list.remove(id) : sibling;
+  const listed = list.has(id);
+  const next = list.remove(id);
   inView.delete(id);
   dropCard(id);
-  return next;
+  return listed ? next : sibling;
 }
 
 // One that timed out goes to the others of its kind, newest first; one that is in use stays where it is.
@@ -145,7 +146,9 @@ function whenUnreached({ status, message }) {
 
 // Takes one ask as the daemon states it. Returns whether it is news to be told.
 function take(ask) {
-  const before = asks.get(ask.id);
+  const known = asks.get(ask.id);
+  // What this person may see again was only gone from here.
+  const before = known?.outcome?.status === 'gone' ? undefined : known;
   // Nothing goes back: a list that was on its way meanwhile can only be older. Neither does the end of a block.
   if (before && progress(ask) < progress(before)) return false;
   if (before?.block && (before.block.times > ask.block.times || (!isBlocked(before) && isBlocked(ask)))) return false;
@@ -185,8 +188,8 @@ function dropAbsent(present, newer) {
   }
 }
 
-// askd no longer knows an ask that was open here, for example because its state folder was replaced.
-const unknownOutcome = () => ({ status: 'gone', reason: 'gone', answers: {}, details: [], by: null, at: new Date().toISOString(), line: 'askd no longer knows this ask.' });
+// askd no longer shows an ask that was open here, for example because its state folder was replaced, or this person sees other groups.
+const unknownOutcome = () => ({ status: 'gone', reason: 'gone', answers: {}, details: [], by: null, at: new Date().toISOString(), line: 'askd no longer shows you this question.' });
 
 // Questions that were asked too often stand by themselves as long as they are blocked.
 function showBlocked() {

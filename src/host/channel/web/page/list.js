@@ -45,8 +45,9 @@ export function openList({ cards, open, drop, watch, inView }) {
     cards.get(ask.id)?.update(ask);
   }
 
-  // Takes one away. Returns the one that comes in its place, if any.
+  // Takes one away, whichever list it is in. Returns the one that comes in its place in this list, if any.
   function remove(id) {
+    advanced = performance.now();
     const item = items.get(id);
     if (!item) return null;
     const order = shown();
@@ -55,10 +56,7 @@ export function openList({ cards, open, drop, watch, inView }) {
     watch.unobserve(item.element);
     item.element.remove();
     items.delete(id);
-    if (picked === id) {
-      picked = next?.ask.id ?? null;
-      advanced = performance.now();
-    }
+    if (picked === id) picked = next?.ask.id ?? null;
     return next?.ask.id ?? null;
   }
 
@@ -212,10 +210,12 @@ export function openList({ cards, open, drop, watch, inView }) {
     else cards.get(id)?.element.focus();
   }
 
-  // The question that a key means: the one with the focus, else the one that is open beside its line.
+  // The question that a key means: the one with the focus, whether or not it is in this list, else the one that is open beside
+  // its line. What is not shown is never meant.
   function current() {
-    const focused = document.activeElement?.closest('.item')?.dataset.ask;
-    return focused ?? (many && items.has(picked) ? picked : null);
+    const focused = document.activeElement?.closest('.item, article, .done');
+    if (focused) return focused.dataset.ask ?? focused.id.replace('ask-', '');
+    return many && items.get(picked)?.element.hidden === false ? picked : null;
   }
 
   function move(step) {

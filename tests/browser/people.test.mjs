@@ -1,0 +1,92 @@
+// Who reads the inbox: people with tokens and groups that change while their page is open, and people whom a proxy signs in.
+
+import assert from 'node:assert/strict';
+import { createServer, request } from 'node:http';
+import { after, before, describe, test } from 'node:test';
+import { card, done, openPage, until } from './harness.mjs';
+import { browser, button, daemon, open, page, settings, visible } from './inbox.mjs';
+
+const ANN = 'ann-has-a-token-of-her-own';
+const NEW = 'and-this-is-the-next-one-of-ann';
+const QUESTION = { question: 'Publish the article?', options: ['Yes', 'No'] };
+
+// A proxy that signs people in by a cookie, as most of them do, and names them to askd.
+let proxy;
+const atProxy = (path = '/') => `http://127.0.0.1:${proxy.address().port}${path}`;
+before(async () => {
+  proxy = createServer((asked, reply) => {
+    const { cookie = '', ...headers } = asked.headers;
+    if (asked.url === '/login') return reply.writeHead(302, { 'set-cookie': 'sid=good; HttpOnly; Path=/; SameSite=Lax', location: '/' }).end();
+    if (!/(^|; )sid=good/.test(cookie)) return reply.writeHead(302, { location: '/login' }).end();
+    const passed = request({ host: '127.0.0.1', port: daemon.port, path: asked.url, method: asked.method, headers: { ...headers, 'x-remote-user': 'ann' } }, (said) => {
+      reply.writeHead(said.statusCode, said.headers);
+      said.pipe(reply);
+    });
+    passed.on('error', () => reply.destroy());
+    reply.on('close', () => passed.destroy());
+    asked.pipe(passed);
+    return reply;
+  });
+  await new Promise((resolve) => proxy.listen(0, '127.0.0.1', resolve));
+});
+after(() => {
+  proxy.closeAllConnections();
+  proxy.close();
+});
+
+const text = (token, groups) => `
+[http]
+allowed_hosts = ["127.0.0.1:${proxy.address().port}"]
+[web]
+proxy_header = "X-Remote-User"
+trusted_proxies = ["127.0.0.1"]
+people = [{ name = "ann", token = "${token}", groups = ${JSON.stringify(groups)} }]
+`;
+settings(() => text(ANN, ['research', 'writer']));
+
+const asAnn = () => ({ url: `${daemon.url}/#token=${ANN}` });
+
+describe('who reads the inbox', () => {
+  test('a proxy signs people in by a cookie', async () => {
+    const ask = await daemon.asked({ questions: [QUESTION] }, 'writer');
+    await open({ url: atProxy() });
+    await visible(card(page, ask));
+    await button(card(page, ask), 'Yes').press('Enter');
+    await visible(done(page, ask));
+    assert.equal((await daemon.known(ask.request_id)).outcome.by.id, 'ann');
+  });
+
+  test('a question that a person may see again is open again', async () => {
+    const ask = await daemon.asked({ questions: [QUESTION] }, 'writer');
+    await open(asAnn());
+    await visible(card(page, ask));
+    await daemon.reload(text(ANN, ['research']));
+    await visible(done(page, ask).getByText('askd no longer shows you this question.'));
+    await daemon.reload(text(ANN, ['research', 'writer']));
+    await button(card(page, ask), 'No').press('Enter');
+    assert.deepEqual((await daemon.response(ask.request_id, 'writer')).answers, { [QUESTION.question]: 'No' });
+  });
+
+  test('a token that was replaced costs no tab what was typed', async () => {
+    const asks = [];
+    for (const question of ['Why this?', 'Why that?']) asks.push(await daemon.asked({ questions: [{ question }] }));
+    const denied = [/401/];
+    await open({ ...asAnn(), expected: denied });
+    const tabs = [page, await page.context().newPage()];
+    await tabs[1].goto(daemon.url);
+    for (const [place, tab] of tabs.entries()) await card(tab, asks[place]).getByRole('textbox').fill(`a long answer in tab ${place}`);
+    await daemon.reload(text(NEW, ['research']));
+    for (const tab of tabs) await until('the form to sign in', () => tab.getByLabel('Inbox token').isVisible());
+    for (const [place, tab] of tabs.entries()) {
+      await tab.getByLabel('Inbox token').fill(NEW);
+      await button(tab, 'Open').click();
+      await visible(card(tab, asks[place]));
+      assert.equal(await card(tab, asks[place]).getByRole('textbox').inputValue(), `a long answer in tab ${place}`);
+    }
+    // Who signs out does so in every tab.
+    await tabs[1].getByText('Settings', { exact: true }).click();
+    await button(tabs[1], 'Sign out').click();
+    for (const tab of tabs) await until('the form to sign in', () => tab.getByLabel('Inbox token').isVisible());
+    assert.deepEqual(await tabs[0].evaluate(() => Object.keys(localStorage).filter((key) => key !== 'askd.signed-out')), []);
+  });
+});

@@ -10,13 +10,16 @@ use serde_json::json;
 use std::time::Duration;
 
 /// One group whose questions may be asked once, and one whose channel the bot is not in.
-async fn limited(mode: Mode) -> World {
-    let groups = format!(
+fn groups() -> String {
+    format!(
         "[asks]\nmax_attempts = 1\n[groups.research]\nroutes = [{{ channel = \"slack\", chat = \"{CHANNEL}\", \
          responders = [\"{ALICE}\", \"{BOB}\"] }}]\n[groups.mute]\nroutes = [{{ channel = \"slack\", chat = \
          \"C0UNINVITED\", responders = [\"{ALICE}\"] }}]\n"
-    );
-    in_slack(mode).groups(&groups).with_binary().start().await
+    )
+}
+
+async fn limited(mode: Mode) -> World {
+    in_slack(mode).groups(&groups()).with_binary().start().await
 }
 
 /// Asked once and dismissed, then asked again: the card of the block.
@@ -106,6 +109,29 @@ async fn a_card_of_a_block_survives_crashes_and_bad_days_of_slack() {
     world.slack.faults().clear();
     world.begin().await;
     world.says(CHANNEL, &card.ts, "Allowed again by <@U0BOB>").await;
+    world.all_closed(SOON).await;
+    assert_eq!(world.slack.messages(CHANNEL).len(), 2, "one card for the question, one for the block");
+}
+
+#[tokio::test]
+async fn a_card_of_a_block_comes_however_long_slack_was_away() {
+    let world = in_slack(Mode::Http).groups(&groups()).start().await;
+    world.ask("r1", deploy());
+    let card = world.card(CHANNEL).await;
+    world.slack.click(CHANNEL, &card.ts, "dismiss", BOB).await.expect("sent");
+    world.says(CHANNEL, &card.ts, "Dismissed by").await;
+    world.slack.faults().next("chat.postMessage", FaultKind::Error("service_unavailable".into()), 1_000);
+    world.ask("r2", deploy());
+    assert_eq!(world.response("r2").await["result"]["status"], "blocked");
+    let posts = || world.slack.calls().iter().filter(|call| call.method == "chat.postMessage").count();
+    world.passes(Duration::from_secs(600), "one more try than a question gets", || (posts() > 5).then_some(())).await;
+    world.ask("r3", deploy());
+    assert_eq!(world.response("r3").await["result"]["status"], "blocked");
+    world.slack.faults().clear();
+    let block = || world.slack.messages(CHANNEL).into_iter().find(|message| message.has_action("allow"));
+    let block = world.passes(Duration::from_secs(120), "the card of the block", block).await;
+    world.says(CHANNEL, &block.ts, "asked this 3 times").await;
+    world.slack.click(CHANNEL, &block.ts, "allow", BOB).await.expect("sent");
     world.all_closed(SOON).await;
     assert_eq!(world.slack.messages(CHANNEL).len(), 2, "one card for the question, one for the block");
 }

@@ -519,6 +519,23 @@ fn under_abort_task_a_timeout_stops_the_session_after_its_response() {
     assert_eq!(program.runs().len(), 1);
 }
 
+#[test]
+fn a_session_that_nothing_stops_is_not_said_to_be_stopped() {
+    let mut world = with_session("stop = { command = [\"/bin/false\"] }", "on_timeout = \"abort_task\"").started();
+    let agent = world.group("g");
+    agent.ask("r1", &and(question(), &json!({"timeoutMs": 10000})));
+    let ask = world.one_open();
+    world.terminate();
+    let mut world = world.config(&in_g("", ""));
+    world.start();
+    world.later(SHORTEST);
+    assert_eq!(agent.take("r1")["result"]["status"], "timeout");
+    world.all_done("g");
+    assert_eq!(world.details(ask["id"].as_str().unwrap())["outcome"]["line"], "Timed out");
+    assert!(world.log().contains("the settings no longer say how to stop it"), "{}", world.log());
+    assert!(!whats(&world).iter().any(|what| what == "stopped"));
+}
+
 /// The call of the process that died would have the session stopped in which its successor works.
 #[test]
 fn a_call_of_a_dead_process_that_another_one_replaces_stops_no_session() {

@@ -57,7 +57,7 @@ fn a_start_that_is_owed_and_due_at_a_restart_happens_once() {
 #[test]
 fn a_probe_that_hangs_is_not_run_by_ever_more() {
     let dir = tempfile::tempdir().unwrap();
-    let program = hanging(dir.path());
+    let program = hanging(dir.path(), "probe");
     let world = with_session(&format!("probe = {{ command = [\"{}\"] }}", program.path.display()), "").started();
     let agent = world.group("g");
     answered(&world, &agent);
@@ -70,12 +70,29 @@ fn a_probe_that_hangs_is_not_run_by_ever_more() {
     assert!(agent.response("r1").is_some());
 }
 
-fn hanging(dir: &Path) -> Program {
-    let program = Program::new(dir, "probe", 0);
+fn hanging(dir: &Path, name: &str) -> Program {
+    let program = Program::new(dir, name, 0);
     let script = fs::read_to_string(&program.path).unwrap().replace("exit 0", "exec sleep 60");
     fs::write(&program.path, script).unwrap();
     fs::set_permissions(&program.path, fs::Permissions::from_mode(0o755)).unwrap();
     program
+}
+
+/// Two agents would act on one answer. The command is the agent itself: it goes on, and counts as started after 30 s.
+#[test]
+fn who_asks_the_same_while_the_agent_is_started_with_the_answer_is_not_given_it_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = hanging(dir.path(), "start");
+    let world = with_session(&start(&program), "pickup_timeout = \"1s\"").started();
+    let agent = world.group("g");
+    let ask = answered(&world, &agent);
+    program.run();
+    agent.ask("r2", &question());
+    let id = ask["id"].as_str().unwrap();
+    let started = || (world.details(id)["note"] == said::STARTED).then_some(());
+    world.passing(2 * LOOKED, "the card to say that the agent was started", started);
+    assert_ne!(world.open_of("r2")["id"], ask["id"], "it is a question of its own");
+    assert!(agent.response("r2").is_none() && program.runs().len() == 1);
 }
 
 #[test]

@@ -59,6 +59,24 @@ async fn a_card_that_lies_far_back_is_found() {
     assert_eq!(world.slack.select(|message| message.metadata.is_some()).len(), 1);
 }
 
+/// The post got no reply, the history could not be read, and the tries were used up: nobody knows whether there is a card.
+#[tokio::test]
+async fn a_card_that_may_be_there_is_looked_for_until_it_is_closed() {
+    let world = in_slack(Mode::Http).start().await;
+    let mut ask = choice("Which?", &["a", "b"]);
+    ask["maxRetries"] = json!(0);
+    world.slack.faults().next(POST, FaultKind::ResetAfter, 1);
+    world.slack.faults().next("conversations.history", FaultKind::Status(503), 1_000);
+    world.ask("r1", ask);
+    let card = world.card(CHANNEL).await;
+    let response = world.response_within("r1", Duration::from_secs(300)).await;
+    assert_eq!(response["result"]["status"], "undeliverable");
+    world.slack.faults().clear();
+    world.all_closed(Duration::from_secs(120)).await;
+    let card = world.slack.message(CHANNEL, &card.ts).expect("the card");
+    assert!(!card.has_action("pick:0:0"), "{}", card.visible_text());
+}
+
 /// Slack allows few calls for a history. One look is for all cards that are missed in the chat.
 #[tokio::test]
 async fn many_cards_whose_replies_were_lost_are_found_in_one_look() {

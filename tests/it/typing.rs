@@ -2,6 +2,7 @@
 
 use crate::harness::{SOON, World};
 use crate::in_slack::{CHANNEL, Mode, in_slack};
+use askd_sim::slack::FaultKind;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -42,4 +43,19 @@ async fn two_minutes_are_given_once_and_everybody_who_waits_follows() {
     let response = world.response_within("r1", MINUTE * 2).await;
     assert_eq!(response["result"]["status"], "timeout");
     assert_eq!(world.call("POST", &path, None).0, 409, "nothing is given after the end");
+}
+
+/// The card was made before the time was given.
+#[tokio::test]
+async fn a_card_that_is_on_its_way_meanwhile_names_the_later_end() {
+    let world = in_slack(Mode::Http).start().await;
+    world.slack.faults().next("chat.postMessage", FaultKind::Stall(Duration::from_secs(5)), 1);
+    world.ask("r1", json!({"questions": [{"question": "What should the note say?"}], "timeoutMs": 60000}));
+    let ask = world.open_of("r1");
+    let path = |what: &str| format!("/asks/{}/{what}", ask["id"].as_str().unwrap());
+    assert_eq!(world.call("POST", &path("shown"), None).0, 204);
+    let (status, after) = world.call("POST", &path("typing"), None);
+    assert_eq!(status, 200, "{after}");
+    let card = world.card(CHANNEL).await;
+    world.says(CHANNEL, &card.ts, &format!("<!date^{}^", ends(&after))).await;
 }

@@ -267,11 +267,14 @@ impl Agents {
                 }
                 Now::Gone(why) => return problem(StatusCode::GONE, "Not there any more", why),
                 Now::Briefed(event) => {
-                    self.hold_briefing(caller, id)?;
-                    let before = Arc::clone(&ask);
-                    ask = self.apply(id, event).await?;
-                    if *ask != *before {
-                        continue;
+                    // While the agent is being started with it, nobody else gets it.
+                    if let Some(_alone) = self.broker.hold_start(id) {
+                        self.hold_briefing(caller, id)?;
+                        let before = Arc::clone(&ask);
+                        ask = self.apply(id, event).await?;
+                        if *ask != *before {
+                            continue;
+                        }
                     }
                 }
                 Now::Open => {}

@@ -3,11 +3,12 @@
 use super::briefings::left_over;
 use super::collect::MAX_BRIEFING;
 use super::{Broker, Failure, RETRY};
+use crate::host::keyed_lock::KeyGuard;
 use crate::ipc::files::ReadError;
 use crate::ipc::wire::file_bytes;
 use crate::ipc::{BRIEFINGS, response_name};
 use crate::sabotage::crash_point;
-use askd_core::{Ask, Event, FollowUpEvent, RequestId, Tried, WaiterEvent};
+use askd_core::{Ask, AskId, Event, FollowUpEvent, RequestId, Tried, WaiterEvent};
 use std::io;
 use std::sync::Arc;
 
@@ -24,9 +25,14 @@ impl Broker {
         });
     }
 
+    /// Keeps the agent from being started with the outcome of this ask until it is dropped; `None` while it is being started.
+    pub(in crate::host) fn hold_start(&self, id: AskId) -> Option<KeyGuard> {
+        self.0.starting.try_lock(id)
+    }
+
     pub(super) fn start_agent(&self, ask: &Arc<Ask>) {
         // After a restart what is owed and what is due can be the same start.
-        let Some(alone) = self.0.starting.try_lock(ask.id) else { return };
+        let Some(alone) = self.hold_start(ask.id) else { return };
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.finish(async move {
             if !broker.until_its(&ask.group).await {
@@ -85,14 +91,14 @@ impl Broker {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.spawn(async move {
             let mut pause = RETRY.0;
-            loop {
+            let stopped = loop {
                 if !broker.until_its(&ask.group).await {
                     return;
                 }
                 let settings = broker.settings();
-                let Some(group) = settings.group(&ask.group) else { break };
+                let Some(group) = settings.group(&ask.group) else { break false };
                 match broker.0.sessions.stop(&ask, group).await {
-                    Ok(()) => break,
+                    Ok(stopped) => break stopped,
                     Err(why) => tracing::error!(
                         ask = %ask.id, group = %ask.group, why,
                         "a session could not be stopped after its timeout; trying again until it is"
@@ -101,8 +107,14 @@ impl Broker {
                 if !broker.pause(&mut pause).await {
                     return;
                 }
+            };
+            if !stopped {
+                tracing::error!(
+                    ask = %ask.id, group = %ask.group,
+                    "a session goes on after its timeout: the settings no longer say how to stop it"
+                );
             }
-            broker.apply_later(ask.id, Event::FollowUp(FollowUpEvent::Stopped));
+            broker.apply_later(ask.id, Event::FollowUp(FollowUpEvent::Stopped(stopped)));
         });
     }
 }

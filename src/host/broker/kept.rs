@@ -40,7 +40,7 @@ impl Broker {
     /// the agent was started with it.
     pub(super) fn give_back(&self, group: &Group, id: AskId) {
         // No agent is started with it meanwhile, and nobody is sent the briefing over HTTP.
-        let Some(alone) = self.0.starting.try_lock(id) else { return };
+        let Some(alone) = self.hold_start(id) else { return };
         let of = (group.clone(), id);
         if self.0.briefed.hold(&of, BACK, self.clock().monotonic()).is_err() {
             return;
@@ -129,6 +129,8 @@ impl Broker {
             return Some(Submitted::NotYet);
         }
         if !reclaim.is_empty() || !ask.is_free() {
+            // Else two agents would act on one outcome.
+            let Some(_alone) = self.hold_start(id) else { return Some(Submitted::NotYet) };
             return match self.apply(id, Event::Requested(Relation::Reclaims(reclaim))).await {
                 Err(Failure::NotStored | Failure::InDoubt) => Some(Submitted::NotStored),
                 _ => Some(Submitted::NotYet),

@@ -26,7 +26,7 @@ pub(super) const fn is_made_by(event: &Event) -> bool {
             FollowUpEvent::Lifted { .. } => true,
             FollowUpEvent::Briefed { .. }
             | FollowUpEvent::Tried(_)
-            | FollowUpEvent::Stopped
+            | FollowUpEvent::Stopped(_)
             | FollowUpEvent::HostAway(_) => false,
         },
         Event::Tick

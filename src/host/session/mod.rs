@@ -148,11 +148,15 @@ impl Sessions {
         })
     }
 
-    /// Stops the session after a timeout. A session that is gone counts as stopped.
-    pub(crate) async fn stop(&self, ask: &Ask, settings: &GroupSettings) -> Result<(), String> {
-        match &settings.session.stop {
-            None => Ok(()),
-            Some(Means::Docker(container)) => {
+    /// Stops the session after a timeout; `false` if the settings do not say how. A session that is gone counts as stopped.
+    pub(crate) async fn stop(&self, ask: &Ask, settings: &GroupSettings) -> Result<bool, String> {
+        let Some(stop) = &settings.session.stop else { return Ok(false) };
+        self.stop_by(stop, ask).await.map(|()| true)
+    }
+
+    async fn stop_by(&self, stop: &Means, ask: &Ask) -> Result<(), String> {
+        match stop {
+            Means::Docker(container) => {
                 // A late try, or one more after a crash: an agent that was started since then is another one.
                 if matches!(self.since(asked_at(ask), container).await, Ok(Since::Started)) {
                     return Ok(());
@@ -162,8 +166,8 @@ impl Sessions {
                     Err(error) => Err(error.to_string()),
                 }
             }
-            Some(Means::Webhook(webhook)) => webhook::stop(&self.ctx, webhook, ask, STOPPED_FOR).await,
-            Some(Means::Command(argv)) => {
+            Means::Webhook(webhook) => webhook::stop(&self.ctx, webhook, ask, STOPPED_FOR).await,
+            Means::Command(argv) => {
                 let id = ask.id.to_string();
                 let variables =
                     [("ASKD_ASK_ID", id.as_str()), ("ASKD_GROUP", ask.group.folder()), ("ASKD_REASON", STOPPED_FOR)];

@@ -57,7 +57,7 @@ impl Seen {
                 | Event::FollowUp(
                     FollowUpEvent::Briefed { .. }
                     | FollowUpEvent::Tried(_)
-                    | FollowUpEvent::Stopped
+                    | FollowUpEvent::Stopped(_)
                     | FollowUpEvent::HostAway(_),
                 ),
             ) => assert!(!ended, "ended by {event:?}"),

@@ -64,11 +64,17 @@ impl AskState {
 
     /// Cards that say until when they can be answered say it again.
     fn tell_deadline(&mut self, effects: &mut Vec<Effect>) {
-        for (route, widget) in self.widgets.iter_mut().enumerate() {
-            let edits = widget.route.capabilities.edits;
-            if widget.state.card_mut().is_some_and(|card| edits && card.change()) {
-                effects.push(WidgetEffect::Update.on(route));
-            }
+        for route in 0..self.widgets.len() {
+            self.tell_deadline_on(route, effects);
+        }
+    }
+
+    /// The same on the card of one route.
+    pub(super) fn tell_deadline_on(&mut self, route: usize, effects: &mut Vec<Effect>) {
+        let widget = &mut self.widgets[route];
+        let edits = widget.route.capabilities.edits;
+        if widget.state.card_mut().is_some_and(|card| edits && card.change()) {
+            effects.push(WidgetEffect::Update.on(route));
         }
     }
 

@@ -186,8 +186,8 @@ pub enum FollowUpEvent {
     },
     /// A start of the agent was tried.
     Tried(Tried),
-    /// The session was stopped.
-    Stopped,
+    /// Whether the session was stopped; else there is nothing left to stop it with.
+    Stopped(bool),
     /// The block has ended, and this person allowed it.
     Lifted {
         /// `None`: the question was answered elsewhere, or its attempts were forgotten.

@@ -91,7 +91,8 @@ impl FollowUp {
     pub(super) fn step(&mut self, event: FollowUpEvent, cx: &mut Context) -> bool {
         match (event, &self.after_timeout, &mut self.block) {
             (FollowUpEvent::Tried(what), ..) => return self.tried(what, cx),
-            (FollowUpEvent::Stopped, AfterTimeout::Stopping, _) => {
+            (FollowUpEvent::Stopped(false), AfterTimeout::Stopping, _) => self.after_timeout = AfterTimeout::Nothing,
+            (FollowUpEvent::Stopped(true), AfterTimeout::Stopping, _) => {
                 self.after_timeout = AfterTimeout::Stopped;
                 cx.note(Fact::Stopped);
             }
@@ -102,7 +103,7 @@ impl FollowUp {
             (FollowUpEvent::HostAway(away), ..) if self.host_away != away => self.host_away = away,
             (
                 FollowUpEvent::Briefed { .. }
-                | FollowUpEvent::Stopped
+                | FollowUpEvent::Stopped(_)
                 | FollowUpEvent::Lifted { .. }
                 | FollowUpEvent::HostAway(_),
                 ..,

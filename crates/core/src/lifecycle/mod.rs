@@ -346,7 +346,7 @@ impl AskState {
         match event {
             FollowUpEvent::Lifted { by } => self.lift(by, cx),
             FollowUpEvent::Briefed { nth } => self.briefed(nth, cx),
-            event @ (FollowUpEvent::Tried(_) | FollowUpEvent::Stopped | FollowUpEvent::HostAway(_)) => {
+            event @ (FollowUpEvent::Tried(_) | FollowUpEvent::Stopped(_) | FollowUpEvent::HostAway(_)) => {
                 let changed = self.follow_up_mut().is_some_and(|follow_up| follow_up.step(event, cx));
                 self.tidy(cx);
                 changed

@@ -228,7 +228,7 @@ impl AskState {
     /// Settled, and nothing more of this route comes up.
     pub(super) fn over(&mut self, route: usize, now: Time) {
         let widget = &mut self.widgets[route];
-        if widget.one_by_one.seen {
+        if widget.may_stand() {
             widget.came_up(now);
         } else {
             widget.state = WidgetState::Failed { for_good: false };

@@ -212,7 +212,7 @@ fn after_event() -> impl Strategy<Value = Event> {
         1 => (0..6_u8).prop_map(|n| Event::Requested(Relation::JoinsSettled(Box::new(waiter(n))))),
         1 => whose().prop_map(|request_id| Event::Requested(Relation::Replays(request_id))),
         1 => Just(Event::Requested(Relation::Supersedes)),
-        1 => Just(Event::FollowUp(FollowUpEvent::Stopped)),
+        1 => any::<bool>().prop_map(|done| Event::FollowUp(FollowUpEvent::Stopped(done))),
         1 => any::<bool>().prop_map(|away| Event::FollowUp(FollowUpEvent::HostAway(away))),
     ]
 }
@@ -511,7 +511,7 @@ pub(super) fn carried_out(ask: &Ask, effect: Effect, now: &mut Time) -> Option<E
         }
         Effect::FollowUp(effect) => match effect {
             FollowUpEffect::Start => Some(FollowUpEvent::Tried(Tried::Started { accepted: true })),
-            FollowUpEffect::Stop => Some(FollowUpEvent::Stopped),
+            FollowUpEffect::Stop => Some(FollowUpEvent::Stopped(true)),
             FollowUpEffect::Tidy => None,
         }
         .map(Event::FollowUp),

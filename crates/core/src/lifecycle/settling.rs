@@ -312,8 +312,7 @@ impl AskState {
     pub(super) fn close_widgets(&mut self, now: Time) {
         for widget in &mut self.widgets {
             match widget.state {
-                // People know of it: a question that went before, or a message that asked them to write.
-                WidgetState::Queued { .. } | WidgetState::Failed { .. } if widget.one_by_one.seen => {
+                WidgetState::Queued { .. } | WidgetState::Failed { .. } if widget.may_stand() => {
                     widget.came_up(now);
                 }
                 WidgetState::Held { .. } => widget.came_up(now),

@@ -129,6 +129,10 @@ impl AskState {
             | WidgetState::Failed { .. }
             | WidgetState::Closed { .. } => widget.up(at, Some(at + self.rules.render_timeout), first_face),
         }
+        // Somebody may have been given more time while it was on its way.
+        if self.extended && !self.is_over() {
+            self.tell_deadline_on(route, &mut cx.effects);
+        }
     }
 
     pub(super) fn unknown(&mut self, route: usize, at: Time, cx: &mut Context) {
@@ -147,13 +151,8 @@ impl AskState {
                 self.up(route, at, vec![message], cx);
                 self.prove(route, cx);
                 // Its clock starts now, and the card names an earlier deadline.
-                let widget = &mut self.widgets[route];
-                if waited
-                    && widget.route.capabilities.edits
-                    && let Some(card) = widget.state.card_mut()
-                    && card.change()
-                {
-                    cx.act(WidgetEffect::Update.on(route));
+                if waited {
+                    self.tell_deadline_on(route, &mut cx.effects);
                 }
             }
             Found::CannotKnow => self.lost(route, interrupted, cx),
@@ -247,10 +246,10 @@ impl AskState {
         true
     }
 
-    /// The route was posted as often as allowed. An ask that a page has displayed goes on, and its route is tried now
-    /// and then.
+    /// The route was posted as often as allowed. An ask that a page has displayed goes on, as does a block that stands, and its
+    /// route is tried now and then.
     fn used_up(&mut self, route: usize, trouble: Trouble, cx: &mut Context) {
-        if !self.viewed {
+        if !self.viewed && !self.is_blocked() {
             return self.give_up(route, trouble, false, cx);
         }
         let counted = self.counts(route);

@@ -213,6 +213,12 @@ impl Widget {
         self.queue(route, cx.now, until, cx);
     }
 
+    /// People may see something of it although nothing is known to be up: a question that went before, a message that asked
+    /// them to write, or a card whose post got no reply before the history could not be read. Who closes it looks for it.
+    pub(super) fn may_stand(&self) -> bool {
+        self.one_by_one.seen || self.one_by_one.repeated && self.route.capabilities.history
+    }
+
     /// Nothing is up at the moment, but people know of it: they are told how it ended.
     pub(super) fn came_up(&mut self, at: Time) {
         self.state = WidgetState::Up { at, proven: true, fall_back_at: None, card: Card::Shows(Face::Open) };

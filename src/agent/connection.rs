@@ -94,11 +94,13 @@ impl Connection {
         }
         let until = self.clock.monotonic() + PATIENCE;
         let path = if take { "/briefings?take=true" } else { "/briefings" };
-        let reply = self.try_until(Method::GET, path, b"", || until).await.map_err(|why| self.away(why))?;
-        if !reply.status().is_success() {
-            return Err(AgentError::Gone(detail(reply).await));
-        }
-        let list: List = reply.json().await.map_err(|error| AgentError::Gone(error.without_url().to_string()))?;
+        let read = async |reply: Response| {
+            if reply.status().is_success() {
+                return reply.json::<List>().await.ok().map(Ok);
+            }
+            Some(Err(AgentError::Gone(detail(reply).await)))
+        };
+        let list = self.try_until(Method::GET, path, b"", || until, read).await.map_err(|why| self.away(why))??;
         let mut found = Found::default();
         for content in list.briefings {
             let name = content["ask_id"].as_str().unwrap_or_default().to_owned();
@@ -114,7 +116,7 @@ impl Connection {
     pub async fn take_briefing(&self, briefing: &Briefing) -> Result<(), AgentError> {
         let until = self.clock.monotonic() + PATIENCE;
         let path = format!("/briefings/{}/taken", briefing.name());
-        let reply = self.try_until(Method::POST, &path, b"", || until).await.map_err(|why| self.away(why))?;
+        let reply = self.try_until(Method::POST, &path, b"", || until, done).await.map_err(|why| self.away(why))?;
         match reply.status() {
             StatusCode::NO_CONTENT | StatusCode::GONE => Ok(()),
             _ => Err(AgentError::Gone(detail(reply).await)),
@@ -126,7 +128,7 @@ impl Connection {
         for briefing in briefings {
             let path = format!("/briefings/{}/taken", briefing.name());
             let now = self.clock.monotonic();
-            let _kept = self.try_until(Method::DELETE, &path, b"", || now).await;
+            let _kept = self.try_until(Method::DELETE, &path, b"", || now, done).await;
         }
     }
 
@@ -137,14 +139,15 @@ impl Connection {
         }
     }
 
-    /// Makes a call again until it gets a reply that says something about it.
-    pub(super) async fn try_until(
+    /// Makes a call again until it gets a reply that says something about it: one that `read` can make something of.
+    pub(super) async fn try_until<T, Reading: Future<Output = Option<T>>>(
         &self,
         method: Method,
         path: &str,
         body: &[u8],
         until: impl Fn() -> Moment,
-    ) -> Result<Response, Failed> {
+        read: impl Fn(Response) -> Reading,
+    ) -> Result<T, Failed> {
         let (mut pause, mut heard) = (PAUSES.0, false);
         loop {
             let call = self.http.request(method.clone(), format!("{}/agent/v1{path}", self.url));
@@ -161,7 +164,15 @@ impl Connection {
                     heard |= reply.status().is_server_error();
                     format!("it answers {}", reply.status())
                 }
-                Ok(reply) => return Ok(reply),
+                Ok(reply) => {
+                    let (status, is_own) = (reply.status(), is_of(&reply, b"application/json"));
+                    if let Some(read) = read(reply).await {
+                        return Ok(read);
+                    }
+                    // askd's own broke off. Anything else is a portal's page.
+                    heard |= is_own;
+                    format!("it answers {status}")
+                }
                 Err(error) => {
                     heard |= !error.is_connect() && !error.is_builder();
                     error.without_url().to_string()
@@ -190,13 +201,12 @@ fn is_for_now(reply: &Response) -> bool {
     let held = status == StatusCode::CONFLICT && reply.headers().contains_key(header::RETRY_AFTER);
     held || status == StatusCode::TOO_MANY_REQUESTS
         || status.is_server_error()
-        || !(status.is_success() || is_problem(reply))
+        || !(status.is_success() || is_of(reply, b"application/problem+json"))
 }
 
-/// Whether the daemon says what is wrong.
-fn is_problem(reply: &Response) -> bool {
-    let kind = reply.headers().get(header::CONTENT_TYPE).map(header::HeaderValue::as_bytes);
-    kind.is_some_and(|kind| kind.starts_with(b"application/problem+json"))
+/// Whether a reply is of this type.
+fn is_of(reply: &Response, kind: &[u8]) -> bool {
+    reply.headers().get(header::CONTENT_TYPE).is_some_and(|of| of.as_bytes().starts_with(kind))
 }
 
 /// Whether a token may be sent there: by HTTPS, or within one's own network. A name counts if no name of the internet is like it.
@@ -222,6 +232,11 @@ pub(super) enum Failed {
     },
 }
 
+/// A reply to a call that asks for no content: done, or refused. Any other success is not askd's.
+pub(super) async fn done(reply: Response) -> Option<Response> {
+    (reply.status() == StatusCode::NO_CONTENT || !reply.status().is_success()).then_some(reply)
+}
+
 /// The sentence of a refusal.
 pub(super) async fn detail(reply: Response) -> String {
     #[derive(serde::Deserialize)]
@@ -235,11 +250,27 @@ pub(super) async fn detail(reply: Response) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
 
     pub(in crate::agent) fn token(name: &str) -> Option<String> {
         // Once for the process: another test may have been first.
         drop(rustls::crypto::ring::default_provider().install_default());
         (name == "ASKD_TOKEN").then(|| "askd_1_2".to_owned())
+    }
+
+    /// Gives one reply after the other, each on a connection of its own.
+    pub(in crate::agent) fn replies(all: &'static [&'static str]) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for reply in all {
+                let (mut stream, _) = listener.accept().unwrap();
+                let _request = stream.read(&mut [0; 4096]).unwrap();
+                stream.write_all(reply.as_bytes()).unwrap();
+            }
+        });
+        url
     }
 
     #[test]

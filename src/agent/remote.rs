@@ -3,7 +3,7 @@
 //! is taken, as a file would lie there. [`super::way`] makes them.
 
 use super::AgentError;
-use super::connection::{Connection, Failed, PAUSES, WAIT, detail};
+use super::connection::{Connection, Failed, WAIT, detail, done};
 use super::waiter::{BLIND_PATIENCE, Look, PATIENCE, TIMEOUT_MS, millis};
 use crate::clock::Moment;
 use crate::ipc::wire::{RENDER_TIMEOUT_MS, RequestFile, ResponseFile, StatusFile, unanswered};
@@ -220,60 +220,53 @@ impl Call {
     /// Asks; `Some` is a rejection.
     async fn ask(&self, body: &[u8], op_code: Option<String>) -> Result<Option<ResponseFile>, AgentError> {
         let url = || self.at.url.clone();
-        let reply = match self.at.try_until(Method::POST, "/asks", body, || self.until_asked).await {
-            Ok(reply) => reply,
-            Err(Failed::Refused) => return Err(AgentError::Refused(url())),
+        let op_code = &op_code;
+        let read = |reply: Response| async move {
+            if reply.status().is_success() {
+                return self.note(reply).await.then_some(None);
+            }
+            Some(Some(self.unanswered(op_code.clone(), "rejected", detail(reply).await)))
+        };
+        match self.at.try_until(Method::POST, "/asks", body, || self.until_asked, read).await {
+            Ok(rejected) => {
+                self.seen.lock().claimed = rejected.is_none();
+                Ok(rejected)
+            }
+            Err(Failed::Refused) => Err(AgentError::Refused(url())),
             // Its reply may have been lost, not the question.
             Err(Failed::Late { why, heard: true }) if self.withdraw(WITHDRAWAL).await.is_none() => {
-                return Err(AgentError::Unclear { url: url(), why });
+                Err(AgentError::Unclear { url: url(), why })
             }
-            Err(Failed::Late { why, .. }) => return Err(AgentError::NotTaken { url: url(), why }),
-        };
-        if !reply.status().is_success() {
-            return Ok(Some(self.unanswered(op_code, "rejected", detail(reply).await)));
+            Err(Failed::Late { why, .. }) => Err(AgentError::NotTaken { url: url(), why }),
         }
-        self.note(reply).await;
-        self.seen.lock().claimed = true;
-        Ok(None)
     }
 
     /// Waits for the outcome once, at most until `blind` unless the daemon says a deadline.
     async fn wait(&self, blind: Moment) -> Result<Next, AgentError> {
-        let (path, clock) = (self.path(&format!("?wait={WAIT}")), &self.at.clock);
-        let (heard, mut pause) = (clock.monotonic(), PAUSES.0);
+        let path = self.path(&format!("?wait={WAIT}"));
+        let heard = self.at.clock.monotonic();
         let until = || self.seen.lock().answer_by.map_or(blind, |end| end + PATIENCE).max(heard + PATIENCE);
-        loop {
-            let reply = match self.at.try_until(Method::GET, &path, b"", until).await {
-                Ok(reply) => reply,
-                // The outcome is here, and what refuses the token from now on cannot take it back.
-                Err(Failed::Refused) if self.has_outcome() => return Ok(Next::Over),
-                Err(Failed::Refused) => return Err(AgentError::Refused(self.at.url.clone())),
-                // The outcome is here, and the daemon holds it from its next start on.
-                Err(Failed::Late { .. }) if self.has_outcome() => return Ok(Next::Renew),
-                Err(Failed::Late { .. }) => return Err(AgentError::HostSilent),
-            };
+        let read = |reply: Response| async move {
             match reply.status() {
                 StatusCode::OK => {
-                    if let Ok(response) = reply.json::<ResponseFile>().await {
-                        if !self.has_outcome() {
-                            self.end(Ok(response.with_bare_error()));
-                        }
-                        return Ok(Next::Renew);
+                    let response = reply.json::<ResponseFile>().await.ok()?;
+                    if !self.has_outcome() {
+                        self.end(Ok(response.with_bare_error()));
                     }
+                    Some(Ok(Next::Renew))
                 }
-                StatusCode::ACCEPTED => {
-                    if self.note(reply).await {
-                        return Ok(Next::Again);
-                    }
-                }
-                _ => return Err(AgentError::Gone(detail(reply).await)),
+                StatusCode::ACCEPTED => self.note(reply).await.then_some(Ok(Next::Again)),
+                _ => Some(Err(AgentError::Gone(detail(reply).await))),
             }
-            // It broke off, or something other than askd answered: the outcome is still owed.
-            if clock.monotonic() + pause >= until() {
-                return Err(AgentError::HostSilent);
-            }
-            clock.sleep(pause).await;
-            pause = (pause * 2).min(PAUSES.1);
+        };
+        match self.at.try_until(Method::GET, &path, b"", until, read).await {
+            Ok(next) => next,
+            // The outcome is here, and what refuses the token from now on cannot take it back.
+            Err(Failed::Refused) if self.has_outcome() => Ok(Next::Over),
+            Err(Failed::Refused) => Err(AgentError::Refused(self.at.url.clone())),
+            // The outcome is here, and the daemon holds it from its next start on.
+            Err(Failed::Late { .. }) if self.has_outcome() => Ok(Next::Renew),
+            Err(Failed::Late { .. }) => Err(AgentError::HostSilent),
         }
     }
 
@@ -284,8 +277,8 @@ impl Call {
     /// If the daemon cannot be told, the outcome is owed to the next process that asks.
     async fn taken(&self) -> Result<(), AgentError> {
         let until = self.at.clock.monotonic() + PATIENCE;
-        match self.at.try_until(Method::POST, &self.path("/taken"), b"", || until).await {
-            Ok(reply) if reply.status().is_success() => Ok(()),
+        match self.at.try_until(Method::POST, &self.path("/taken"), b"", || until, done).await {
+            Ok(reply) if reply.status() == StatusCode::NO_CONTENT => Ok(()),
             Ok(reply) => Err(AgentError::Gone(detail(reply).await)),
             Err(Failed::Refused) => Err(AgentError::Refused(self.at.url.clone())),
             Err(Failed::Late { .. }) => Err(AgentError::HostSilent),
@@ -308,7 +301,7 @@ impl Call {
     /// Withdraws the question, and says whether there was one; `None` if no daemon has said so.
     async fn withdraw(&self, at_most: Duration) -> Option<bool> {
         let until = self.at.clock.monotonic() + at_most;
-        let reply = self.at.try_until(Method::DELETE, &self.path(""), b"", || until).await.ok()?;
+        let reply = self.at.try_until(Method::DELETE, &self.path(""), b"", || until, done).await.ok()?;
         match reply.status() {
             StatusCode::NO_CONTENT => Some(true),
             StatusCode::NOT_FOUND => Some(false),
@@ -342,33 +335,22 @@ enum Next {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::connection::tests::token;
+    use crate::agent::connection::PAUSES;
+    use crate::agent::connection::tests::{replies, token};
     use crate::clock::Clock;
-    use std::io::{Read as _, Write as _};
-    use std::net::TcpListener;
 
-    /// Gives one reply after the other, each on a connection of its own.
-    fn replies(all: &'static [&'static str]) -> String {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        std::thread::spawn(move || {
-            for reply in all {
-                let (mut stream, _) = listener.accept().unwrap();
-                let _request = stream.read(&mut [0; 4096]).unwrap();
-                stream.write_all(reply.as_bytes()).unwrap();
-            }
-        });
-        url
-    }
+    /// What answers every call, and is not askd.
+    const PORTAL: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\n\r\n<html>Sign in";
 
     #[tokio::test]
     async fn what_is_left_is_told_by_the_daemons_clock_and_a_portal_is_no_reply() {
         // This host is hours ahead.
         let (clock, hand) = Clock::by_hand(Time::from_millis(1_760_020_000_000));
         let url = replies(&[
+            PORTAL,
             "HTTP/1.1 201 Created\r\ndate: Thu, 09 Oct 2025 08:53:20 GMT\r\nconnection: close\r\n\r\n\
              {\"state\": \"open\", \"answer_by\": \"2025-10-09T08:54:20.000Z\"}",
-            "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n<html>Sign in",
+            PORTAL,
             "HTTP/1.1 302 Found\r\nlocation: /sign-in\r\nconnection: close\r\n\r\n",
             "HTTP/1.1 404 Not Found\r\nconnection: close\r\n\r\n<html>No site here",
             "HTTP/1.1 410 Gone\r\nconnection: close\r\ncontent-type: application/problem+json\r\n\r\n\
@@ -380,9 +362,7 @@ mod tests {
         let passing = async {
             loop {
                 Clock::system().sleep(Duration::from_millis(20)).await;
-                if waiter.left().is_some() {
-                    hand.advance(Duration::from_millis(50));
-                }
+                hand.advance(Duration::from_millis(50));
             }
         };
         tokio::select! {
@@ -390,8 +370,48 @@ mod tests {
             () = passing => {}
         }
         assert!(matches!(waiter.look(), Err(AgentError::Gone(why)) if why == "over"));
-        assert!(clock.monotonic().since(began) >= PAUSES.0, "it pauses after a portal");
+        assert!(clock.monotonic().since(began) >= PAUSES.0 * 2, "it pauses after a portal");
         assert!(waiter.left().is_some_and(|left| left > Duration::from_secs(30)), "{:?}", waiter.left());
+    }
+
+    #[tokio::test]
+    async fn a_portal_that_answers_every_call_has_not_taken_the_question() {
+        let (clock, hand) = Clock::by_hand(Time::from_millis(1_760_000_000_000));
+        let url = replies(&[PORTAL; 30]);
+        let connection = Arc::new(Connection::new(&url, token, clock).unwrap());
+        let waiter = connection.ask(RequestFile::default(), &Handle::current()).unwrap();
+        for _ in 0..200 {
+            Clock::system().sleep(Duration::from_millis(20)).await;
+            hand.advance(Duration::from_millis(200));
+            match waiter.look() {
+                Ok(_) => {}
+                Err(AgentError::NotTaken { why, .. }) => return assert_eq!(why, "it answers 200 OK"),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        panic!("it still waits");
+    }
+
+    #[tokio::test]
+    async fn a_portal_does_not_hear_that_an_outcome_was_taken() {
+        let (clock, hand) = Clock::by_hand(Time::from_millis(1_760_000_000_000));
+        let url = replies(&[PORTAL, PORTAL, "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"]);
+        let connection = Arc::new(Connection::new(&url, token, clock.clone()).unwrap());
+        let began = clock.monotonic();
+        let passing = async {
+            loop {
+                Clock::system().sleep(Duration::from_millis(20)).await;
+                hand.advance(Duration::from_millis(50));
+            }
+        };
+        let request_id = random::request_id();
+        let (wish, until_asked) = (watch::Sender::new(Wish::Take), began);
+        let call = Call { at: connection, request_id, wish, seen: Mutex::default(), until_asked, timeout: PATIENCE };
+        tokio::select! {
+            taken = call.taken() => assert!(taken.is_ok(), "{taken:?}"),
+            () = passing => {}
+        }
+        assert!(clock.monotonic().since(began) >= PAUSES.0 * 3);
     }
 
     /// Its token is revoked while nobody calls: the next call gets what the process has.

@@ -187,6 +187,7 @@ impl Questions {
                 *sent = Some(now);
             }
         }
+        self.look_by(DELIVERED_AFTER);
     }
 
     /// This call returns nothing. If it was the only one with an outcome, the outcome waits again.
@@ -370,5 +371,52 @@ impl Questions {
         }
         self.delivered.push_front((id.clone(), report));
         self.delivered.truncate(REMEMBERED);
+    }
+}
+
+#[cfg(feature = "remote")]
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::connection::tests::{replies, token};
+    use crate::clock::Hand;
+    use crate::ipc::wire::RequestFile;
+    use askd_core::Time;
+    use tokio::sync::oneshot::channel;
+
+    /// A question over HTTP whose outcome this process holds, and no call has fetched. `then` is what the daemon says next.
+    async fn held(then: &'static str) -> (Questions, RequestId, Hand) {
+        let outcome = serde_json::to_string(&failed("cancelled", "No.")).unwrap();
+        let outcome = format!("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{outcome}");
+        let url = replies(&*Box::leak(Box::new([
+            "HTTP/1.1 201 Created\r\nconnection: close\r\n\r\n{\"state\": \"open\"}",
+            &*Box::leak(outcome.into_boxed_str()),
+            then,
+        ])));
+        let (clock, hand) = Clock::by_hand(Time::from_millis(1_760_000_000_000));
+        let variable = |name: &str| if name == "ASKD_URL" { Some(url.clone()) } else { token(name) };
+        let mut questions = Questions::new(clock.clone(), Way::new(None, variable, &clock).unwrap());
+        let request = RequestFile::default();
+        let asked = questions.ask(AskArguments { request, key: None, retries: 0, wait: None, note: None });
+        let id = asked.unwrap().id;
+        while !matches!(questions.open[&id].state, State::Ready) {
+            Clock::system().sleep(Duration::from_millis(20)).await;
+            questions.look_at_all();
+        }
+        (questions, id, hand)
+    }
+
+    #[tokio::test]
+    async fn over_http_an_outcome_counts_as_taken_10_s_after_the_reply() {
+        let (mut questions, id, hand) = held("HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").await;
+        let ((tell, told), call) = (channel(), CallId::Number(1));
+        questions.await_outcome(&id, call.clone(), tell);
+        assert_eq!(told.await.unwrap().response.result.status, "cancelled");
+        questions.replied(&call, true);
+        let next = questions.next_look();
+        assert!(next.is_some_and(|next| next <= DELIVERED_AFTER), "{next:?}");
+        hand.advance(DELIVERED_AFTER);
+        questions.look_at_all();
+        assert!(questions.open.is_empty());
     }
 }

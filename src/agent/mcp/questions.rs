@@ -307,8 +307,11 @@ impl Questions {
         if let State::Ready = question.state {
             question.state = match question.waiter.take() {
                 Ok(Some(taken)) => State::InFlight(InFlight { taken, calls: Vec::new(), sent: None }),
-                // The daemon withdrew it in this very moment.
-                Ok(None) => State::Waiting(self.clock.monotonic()),
+                // The daemon has taken it back, in this very moment or while no call waited.
+                Ok(None) => {
+                    question.state = State::Waiting(self.clock.monotonic());
+                    return self.look_by(Duration::ZERO);
+                }
                 Err(error) => State::Over(failed("undeliverable", error)),
             };
         }
@@ -418,5 +421,26 @@ mod tests {
         hand.advance(DELIVERED_AFTER);
         questions.look_at_all();
         assert!(questions.open.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_call_for_an_outcome_that_is_gone_is_told_so_at_once() {
+        let (mut questions, id, hand) = held(
+            "HTTP/1.1 410 Gone\r\nconnection: close\r\ncontent-type: application/problem+json\r\n\r\n\
+             {\"detail\": \"It became a briefing.\"}",
+        )
+        .await;
+        while matches!(questions.open[&id].waiter.take(), Ok(Some(_))) {
+            hand.advance(Duration::from_secs(1));
+            Clock::system().sleep(Duration::from_millis(20)).await;
+        }
+        // As the news has it do.
+        questions.look_at_all();
+        let (tell, mut told) = channel();
+        questions.await_outcome(&id, CallId::Number(1), tell);
+        assert_eq!(questions.next_look(), Some(Duration::ZERO));
+        questions.look_at_all();
+        let told = told.try_recv().expect("an outcome at once").response;
+        assert_eq!((&*told.result.status, told.error.as_deref()), ("undeliverable", Some("It became a briefing.")));
     }
 }

@@ -526,6 +526,29 @@ fn an_answer_for_which_no_session_comes_back_becomes_a_briefing() {
     remote.world.passing(SECOND * 20, "the briefing at once", || (briefed() == 1).then_some(()));
 }
 
+/// Two clients of one run, as a program and its helper may be. Each counts its calls from 1.
+#[test]
+fn of_several_clients_in_a_session_each_cancels_and_ends_its_own_alone() {
+    let remote = Remote::new();
+    let agent = remote.agent("research");
+    let named = "askd-session: run-7\r\n";
+    let (one, other) = (Client::introduced_with(agent.clone(), named), Client::introduced_with(agent.clone(), named));
+    let mut first = one.begin(5, "ask_user", &go(60_000));
+    remote.world.one_open();
+    let mut second = other.begin(5, "ask_user", &go(60_000));
+    first.comment();
+    second.comment();
+    let cancel = || assert_eq!(one.tell("notifications/cancelled", &json!({"requestId": 5})).status, 202);
+    cancel();
+    assert_eq!(first.message(), None, "it ends without a result");
+    let id = remote.says("yes");
+    second.told().assert_answered(&json!({"Go?": "yes"}));
+    // Nor does it drop the result of the other client's call.
+    cancel();
+    other.tools();
+    assert_eq!(agent.call("GET", &format!("/asks/{id}"), "").0, 410, "taken");
+}
+
 #[test]
 fn a_session_that_comes_again_after_a_restart_still_waits_for_all_it_has_asked() {
     let mut remote = Remote::new();

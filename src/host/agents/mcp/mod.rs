@@ -245,8 +245,8 @@ impl Mcp {
     async fn heard(&self, caller: &Caller, message: Message<'_>) {
         let of = caller.key();
         if let Some(call) = message.cancelled.filter(|_| !crate::sabotage::on("cancelledtaken")) {
-            self.sessions.cancel(&of, call);
-            for sent in self.sessions.over(&of, |sent| sent.call.as_ref() == Some(call)) {
+            self.sessions.cancel(&(of.clone(), message.mcp_session.map(str::to_owned), call.clone()));
+            for sent in self.sessions.over(&of, |sent| sent.was_dropped_by(&message)) {
                 self.lost(caller, sent.request_id);
             }
         }
@@ -323,7 +323,7 @@ impl Mcp {
             .is_some()
             .then_some(call.id.clone())
             .flatten()
-            .map(|id| self.sessions.register(call.caller.key(), id, call.gone.clone()));
+            .map(|id| self.sessions.register((call.caller.key(), call.mcp_session.clone(), id), call.gone.clone()));
         let comment_at = self.clock().monotonic();
         let events = Events { mcp: self, call, events, comment_at, _place: place, _registered: registered };
         let headers =

@@ -48,11 +48,13 @@ impl Client {
 
 /// Whose call it is: a group, and a taker in it.
 type Of = (Group, String);
+/// A call: a session can have several clients, by their ids of MCP, and each counts its calls by itself.
+type Its = (Of, Option<String>, CallId);
 
 /// All that is under way.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    calls: Mutex<HashMap<(Of, CallId), CancellationToken>>,
+    calls: Mutex<HashMap<Its, CancellationToken>>,
     sent: Mutex<HashMap<Of, Vec<Sent>>>,
     /// The last sessions that their clients have ended. A start of the daemon forgets them.
     ended: Mutex<VecDeque<String>>,
@@ -74,7 +76,16 @@ impl Sent {
     /// goes by another id, may be a new run of an agent that died; one whose connection was reset may have got nothing.
     pub(super) fn was_read_before(&self, message: &Message) -> bool {
         let introduces = matches!(message.method, Some("initialize" | "server/discover"));
-        !introduces && self.mcp_session.as_deref() == message.mcp_session && !self.line.was_reset()
+        !introduces && self.is_of(message) && !self.line.was_reset()
+    }
+
+    /// Whether a message of the same session drops this outcome.
+    pub(super) fn was_dropped_by(&self, message: &Message) -> bool {
+        self.is_of(message) && self.call.is_some() && self.call.as_ref() == message.cancelled
+    }
+
+    fn is_of(&self, message: &Message) -> bool {
+        self.mcp_session.as_deref() == message.mcp_session
     }
 }
 
@@ -87,11 +98,11 @@ pub(super) struct Message<'a> {
     pub(super) cancelled: Option<&'a CallId>,
 }
 
-/// A call in flight, which its session can cancel.
+/// A call in flight, which its client can cancel.
 #[derive(Debug)]
 pub(super) struct Registered {
     sessions: Arc<Sessions>,
-    of: (Of, CallId),
+    of: Its,
 }
 
 impl Drop for Registered {
@@ -101,16 +112,15 @@ impl Drop for Registered {
 }
 
 impl Sessions {
-    /// `gone` is cancelled if the session cancels this call.
-    pub(super) fn register(self: &Arc<Self>, of: Of, call: CallId, gone: CancellationToken) -> Registered {
-        let of = (of, call);
+    /// `gone` is cancelled if the client cancels this call.
+    pub(super) fn register(self: &Arc<Self>, of: Its, gone: CancellationToken) -> Registered {
         self.calls.lock().insert(of.clone(), gone);
         Registered { sessions: Arc::clone(self), of }
     }
 
-    /// The session does not wait for this call any more.
-    pub(super) fn cancel(&self, of: &Of, call: &CallId) {
-        if let Some(gone) = self.calls.lock().get(&(of.clone(), call.clone())) {
+    /// The client does not wait for this call any more.
+    pub(super) fn cancel(&self, of: &Its) {
+        if let Some(gone) = self.calls.lock().get(of) {
             gone.cancel();
         }
     }

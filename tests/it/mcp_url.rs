@@ -61,7 +61,7 @@ impl Client {
         Self { headers: format!("{}{header}\r\n", self.headers), ..self.clone() }
     }
 
-    fn send(&self, id: u64, method: &str, mut params: Value) -> Reply {
+    pub(crate) fn send(&self, id: u64, method: &str, mut params: Value) -> Reply {
         let mut headers = self.headers.clone();
         if self.is_new {
             params["_meta"]["io.modelcontextprotocol/protocolVersion"] = NEW.into();
@@ -79,6 +79,15 @@ impl Client {
 
     fn tell(&self, method: &str, params: &Value) -> Reply {
         self.post(&self.headers, &json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string())
+    }
+
+    /// Ends the session that its headers name.
+    fn end(&self) {
+        let ended = format!(
+            "DELETE /agent/v1/mcp HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n{}connection: close\r\n\r\n",
+            self.agent.at, self.agent.token, self.headers
+        );
+        assert_eq!(exchange(self.agent.at, ended.as_bytes()).0, 204);
     }
 
     fn post(&self, headers: &str, body: &str) -> Reply {
@@ -135,7 +144,7 @@ impl Reply {
     }
 
     /// The next message of the stream; `None` at its end. Lines between are those of the chunks.
-    fn message(&mut self) -> Option<Value> {
+    pub(crate) fn message(&mut self) -> Option<Value> {
         loop {
             let line = self.line()?;
             if line == "0" {
@@ -517,11 +526,7 @@ fn an_answer_for_which_no_session_comes_back_becomes_a_briefing() {
     // A session that its client ends waits for nothing.
     client.call(3, "ask_user", &go(0)).assert_pending();
     remote.says("no");
-    let ended = format!(
-        "DELETE /agent/v1/mcp HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n{}connection: close\r\n\r\n",
-        client.agent.at, client.agent.token, client.headers
-    );
-    assert_eq!(exchange(client.agent.at, ended.as_bytes()).0, 204);
+    client.end();
     assert_eq!(client.send(4, "tools/list", json!({})).status, 404, "it is over");
     remote.world.passing(SECOND * 20, "the briefing at once", || (briefed() == 1).then_some(()));
 }
@@ -547,6 +552,22 @@ fn of_several_clients_in_a_session_each_cancels_and_ends_its_own_alone() {
     cancel();
     other.tools();
     assert_eq!(agent.call("GET", &format!("/asks/{id}"), "").0, 410, "taken");
+    let briefed = || agent.call("GET", "/briefings", "").1["briefings"].as_array().unwrap().len();
+    other.call(6, "ask_user", &go(0)).assert_pending();
+    one.end();
+    remote.says("no");
+    for _ in 0..6 {
+        remote.world.later(SECOND * 5);
+        thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(briefed(), 0, "the other client is still there");
+    other.call(7, "ask_user", &go(60_000)).assert_answered(&json!({"Go?": "no"}));
+    other.tools();
+    // The run is over.
+    other.call(8, "ask_user", &go(0)).assert_pending();
+    Client::modern(agent.clone()).with(named.trim_end()).end();
+    remote.says("yes");
+    remote.world.passing(SECOND * 20, "the briefing at once", || (briefed() == 1).then_some(()));
 }
 
 #[test]

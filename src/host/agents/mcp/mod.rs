@@ -205,18 +205,22 @@ async fn message(
     }
 }
 
-/// The client's run is over: nobody waits for its questions any more.
+/// The client's run is over, and nobody waits for its questions any more; or only this client of a run that has several.
 async fn end(State(mcp): State<Mcp>, Extension(caller): Extension<Caller>, headers: HeaderMap) -> Response {
     match session(&headers, &mcp.sessions) {
         Ok((Some(session), _)) => {
-            if let Some((own, _)) = text(&headers, &MCP_SESSION).and_then(Client::of_session) {
+            let mcp_session = text(&headers, &MCP_SESSION);
+            let own = mcp_session.and_then(Client::of_session).map(|(own, _)| own);
+            let is_run = own.as_ref().is_none_or(|own| *own == session);
+            if let Some(own) = own {
                 mcp.sessions.end(own);
             }
             let caller = caller.in_session(Some(&session));
-            let mcp_session = text(&headers, &MCP_SESSION);
             mcp.heard(&caller, Message { mcp_session, ..Message::default() }).await;
-            mcp.adopt(&caller.holder.group, &session).await;
-            mcp.agents.broker.leases().end(&caller.holder.group, &session);
+            if is_run {
+                mcp.adopt(&caller.holder.group, &session).await;
+                mcp.agents.broker.leases().end(&caller.holder.group, &session);
+            }
             StatusCode::NO_CONTENT.into_response()
         }
         Ok((None, _)) => {

@@ -7,6 +7,7 @@ use askd_core::{Rejection, RequestId, wording};
 use rmcp::model::{CallToolResult, ContentBlock};
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
 use std::fmt::Display;
 
 /// What a call returns.
@@ -78,6 +79,12 @@ pub(crate) fn unknown(why: &str) -> CallToolResult {
     let mut result = result(&Report { response: failed("rejected", why), note: None }, None);
     result.content = vec![ContentBlock::text(why)];
     result
+}
+
+/// Whether a result is that one. A folder that hangs names no question either, which is then pending.
+pub(crate) fn is_unknown(result: &CallToolResult) -> bool {
+    let is_it = |said: &Value| said["question_id"].is_null() && said["status"] == "rejected";
+    result.structured_content.as_ref().is_some_and(is_it)
 }
 
 /// The result of a call that asks or waits.

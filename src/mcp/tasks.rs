@@ -1,6 +1,7 @@
 //! Tasks, an extension of the revision 2026-07-28: a client that declares them on a call gets a task at once and asks from time
 //! to time what has become of it. A task is a question: its id names that and when it began, so nothing is kept for it.
 
+use super::answer;
 use askd_core::{RequestId, Time, wording};
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, CreateTaskResult, DetailedTask, GetTaskResult, Task, TaskPayload, TaskStatus};
@@ -22,6 +23,15 @@ fn task(id: String, begun: Time) -> Task {
 /// No task of this id is known here.
 pub(crate) fn unknown() -> ErrorData {
     ErrorData::invalid_params("Task not found", None)
+}
+
+/// Why a task could not be cancelled, by the result of the withdrawal.
+pub(crate) fn not_cancelled(refused: &CallToolResult) -> ErrorData {
+    if answer::is_unknown(refused) {
+        return unknown();
+    }
+    let why = refused.structured_content.as_ref().and_then(|said| said["error"].as_str());
+    ErrorData::internal_error(why.unwrap_or_default().to_owned(), None)
 }
 
 /// The question of a task.

@@ -3,6 +3,7 @@
 
 use crate::harness::{Agent, SOON, World, within};
 use crate::mcp_client::{Client, go};
+use crate::mcp_url::TAKES_TASKS;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -126,6 +127,35 @@ fn a_host_that_dies_after_the_claim_is_given_up_30_s_after_its_deadline() {
     agent.tasks_gone();
 }
 
+/// Begins a call about the task of this question.
+fn of_task(client: &mut Client, method: &str, id: &str) -> u64 {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "story", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": TAKES_TASKS.parse::<Value>().unwrap(),
+    });
+    client.request(method, &json!({"taskId": format!("{id}.1"), "_meta": meta}))
+}
+
+#[test]
+fn a_task_that_could_not_be_cancelled_is_not_unknown() {
+    let world = World::empty();
+    let agent = world.group("g");
+    let fail = world.data().join("failing-calls");
+    let mut client = Client::new(&agent.path, &[("ASKD_FAIL_CALL", fail.to_str().unwrap())]);
+    let id = claimed(&agent, &mut client, 0);
+    let mut cancel = |id: &str| {
+        let call = of_task(&mut client, "tasks/cancel", id);
+        client.reply_to(call, SOON)["error"].clone()
+    };
+    assert_eq!(cancel("none")["code"], -32602);
+    fs::write(&fail, "renameat2:1-:EIO").unwrap();
+    let error = cancel(&id);
+    assert!(error["code"] == -32603 && error["message"].as_str().unwrap().contains("ipc/g/tasks: "), "{error}");
+    fs::remove_file(fail).unwrap();
+    assert!(cancel(&id).is_null());
+}
+
 /// A folder that hangs keeps no call longer than it may wait, and what comes of the question reaches the next call.
 #[test]
 fn a_call_on_a_folder_that_hangs_ends_at_its_limit_as_pending() {
@@ -144,7 +174,9 @@ fn a_call_on_a_folder_that_hangs_ends_at_its_limit_as_pending() {
         client.begin("ask_user", &other),
         client.begin("ask_user_cancel", &json!({"question_id": id})),
     ];
+    let task = of_task(&mut client, "tasks/get", &id);
     let told = calls.map(|call| client.result(call, SOON));
+    assert_eq!(client.reply_to(task, SOON)["result"]["status"], "working");
     let took = begun.elapsed();
     assert!(took < Duration::from_secs(5), "{took:?}");
     for told in &told[..3] {

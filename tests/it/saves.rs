@@ -3,9 +3,9 @@
 
 use crate::harness::{SOON, World, choice, within};
 use crate::mcp_client::go;
-use crate::mcp_url::Client;
+use crate::mcp_url::{Client, TAKES_TASKS};
 use crate::remote::{Agent, Remote};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
@@ -185,6 +185,14 @@ fn a_question_in_doubt_is_not_said_to_be_unasked_and_is_asked_once() {
     let client = Client::modern(agent.clone());
     let told = client.call(1, "ask_user", &go(0));
     assert!(told.status() == "undeliverable" && told.text.contains("does not know whether"), "{told:?}");
+    // Nor is its task unknown.
+    let of_task = |method: &str, id: &str| {
+        let takes = json!({"io.modelcontextprotocol/clientCapabilities": TAKES_TASKS.parse::<Value>().unwrap()});
+        client.send(4, method, json!({"taskId": format!("{id}.1"), "_meta": takes})).message().unwrap()
+    };
+    assert_eq!(of_task("tasks/get", &told.question_id())["result"]["status"], "working");
+    assert_eq!(of_task("tasks/cancel", &told.question_id())["error"]["code"], -32603);
+    assert_eq!(of_task("tasks/get", "mcp-none")["error"]["code"], -32602);
     let other = client.begin(2, "ask_user", &go(0));
     disk.ends("fail");
     other.told().assert_pending();

@@ -125,14 +125,13 @@ impl ServerHandler for Server {
             questions.find(question_id.as_str()).ok_or_else(|| answer::unknown(wording::UNKNOWN_HERE))
         };
         let result = self.wait_for(find, Some(Duration::ZERO), &context, |_| answer::pending()).await?;
-        let is_unknown = result.structured_content.as_ref().is_some_and(|result| result["question_id"].is_null());
-        if is_unknown { Err(tasks::unknown()) } else { tasks::state(request.task_id, result) }
+        if answer::is_unknown(&result) { Err(tasks::unknown()) } else { tasks::state(request.task_id, result) }
     }
 
     async fn cancel_task(&self, request: CancelTaskParams, _: Context) -> Result<(), ErrorData> {
         let question_id = tasks::question(&request.task_id)?;
         let withdraw = move |questions: &mut Questions| questions.withdraw(question_id.as_str()).map(drop);
-        self.calls.run(withdraw).await?.map_err(|_| tasks::unknown())
+        self.calls.run(withdraw).await?.map_err(|refused| tasks::not_cancelled(&refused))
     }
 }
 

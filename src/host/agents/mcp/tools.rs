@@ -52,10 +52,12 @@ pub(super) fn waits(waiter: &Waiter) -> bool {
 }
 
 impl Mcp {
-    /// The question of a task.
-    async fn of_task(&self, call: &Call, task_id: &str) -> Result<(AskId, RequestId), ErrorData> {
-        let found = self.agents.find(&call.caller, tasks::question(task_id)?.as_str()).await;
-        found.map(|(ask, id)| (ask.id, id)).map_err(|_| tasks::unknown())
+    /// The question of a task; inside, that it cannot be read just now.
+    async fn of_task(&self, call: &Call, id: &RequestId) -> Result<Result<AskId, Problem>, ErrorData> {
+        match self.agents.find(&call.caller, id.as_str()).await {
+            Err(problem) if problem.is_unknown() => Err(tasks::unknown()),
+            found => Ok(found.map(|(ask, _)| ask.id)),
+        }
     }
 
     /// The question that is open under this session and content, or a new one.
@@ -290,8 +292,11 @@ impl ServerHandler for Mcp {
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
         let call = Call::of(&context)?;
-        let (id, request_id) = self.of_task(&call, &request.task_id).await?;
-        let waited = self.waited(&call, &context, (id, &request_id), Some(Duration::ZERO), answer::pending).await;
+        let request_id = tasks::question(&request.task_id)?;
+        let waited = match self.of_task(&call, &request_id).await? {
+            Ok(id) => self.waited(&call, &context, (id, &request_id), Some(Duration::ZERO), answer::pending).await,
+            Err(problem) => Err(problem),
+        };
         let response = waited.unwrap_or_else(|problem| {
             // A client asks no more about a task that is over.
             if problem.is_for_now() { answer::pending() } else { failed("undeliverable", problem.into_detail()) }
@@ -305,7 +310,9 @@ impl ServerHandler for Mcp {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let call = Call::of(&context)?;
-        let (_, request_id) = self.of_task(&call, &request.task_id).await?;
+        let request_id = tasks::question(&request.task_id)?;
+        // What cannot be read just now may be withdrawn even so.
+        let _found = self.of_task(&call, &request_id).await?;
         let withdrawn = self.agents.broker.withdraw(&call.caller.holder.group, &request_id).await;
         withdrawn.map_err(|failure| ErrorData::internal_error(unstored(&failure), None))
     }

@@ -44,6 +44,19 @@ fn the_example_settings_are_read() {
     assert!(settings.group(&"another".parse().unwrap()).is_none(), "only named groups are served");
 }
 
+/// Docker makes a folder in the place of a file that it is to mount and that is not there.
+#[test]
+fn the_commands_for_several_daemons_make_each_file_before_it_is_mounted() {
+    let text = fs::read_to_string(shipped("deploy/compose.cluster.yaml")).unwrap();
+    let commands: Vec<&str> = text.lines().filter(|line| line.starts_with("#   docker compose")).collect();
+    let [daemons, token, all] = commands[..] else { panic!("{commands:?}") };
+    assert!(daemons.contains(" up -d --wait askd-a askd-b proxy"), "the agent has no token yet: {daemons}");
+    assert!(token.contains("token new") && token.ends_with("> secrets/agent_token"), "{token}");
+    assert!(all.ends_with(" up -d"), "{all}");
+    assert!(!text.contains("- ./"), "the short form makes a folder");
+    assert_eq!(text.matches("type: bind").count(), text.matches("create_host_path: false").count());
+}
+
 /// Each daemon of the Deployment takes calls for as long as its Service still sends them, and is given the time to end.
 #[test]
 fn the_settings_in_the_manifests_are_read() {

@@ -1,7 +1,7 @@
 //! The tokens with which agents ask over HTTP: each belongs to one group, and only its hash is stored. The inbox makes and
 //! revokes them for `askd token`; without a daemon the command does so itself, under the lock of the state folder.
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Moment};
 use crate::host::store::{Documents, change_document};
 use crate::ipc::wire::{digest, file_bytes};
 use crate::random;
@@ -26,6 +26,9 @@ const USED_FILE: &str = "agent_tokens_used.json";
 const PREFIX: &str = "askd_";
 const VERSION: u32 = 1;
 const MINUTE: Duration = Duration::from_secs(60);
+/// How soon what another daemon has changed is read again after that failed, and how long tokens are relied on meanwhile.
+const AGAIN: Duration = Duration::from_secs(1);
+const BLIND: Duration = Duration::from_secs(5);
 
 /// Whether this is the token of an agent, by its looks. It does not open the inbox.
 pub fn is_an_agents(token: &str) -> bool {
@@ -45,6 +48,8 @@ struct Inner {
     /// Held from what a change begins with until it is stored and known, so that changes reach the disk in their order.
     changing: Mutex<()>,
     refreshing: tokio::sync::Mutex<()>,
+    /// Since when another daemon's change is not known.
+    unread: Mutex<Option<Moment>>,
     /// The same for the times of use, and whether some are not saved yet.
     saving: Mutex<()>,
     unsaved: AtomicBool,
@@ -128,8 +133,8 @@ impl Tokens {
         let tokens = kept.into_iter().map(|kept| Token { kept, revoked: CancellationToken::new() }).collect();
         let known = Mutex::new(Known { tokens, used });
         let (changing, saving, unsaved) = (Mutex::new(()), Mutex::new(()), AtomicBool::new(false));
-        let (refreshing, made) = (tokio::sync::Mutex::default(), Notify::new());
-        Ok(Self(Arc::new(Inner { documents, clock, known, changing, refreshing, saving, unsaved, made })))
+        let (refreshing, unread, made) = (tokio::sync::Mutex::default(), Mutex::default(), Notify::new());
+        Ok(Self(Arc::new(Inner { documents, clock, known, changing, refreshing, unread, saving, unsaved, made })))
     }
 
     /// Whether there is none.
@@ -150,18 +155,30 @@ impl Tokens {
                 Ok(_) | Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return,
             }
-            self.refresh().await;
+            *self.0.unread.lock() = Some(self.0.clock.monotonic());
+            let mut failing = false;
+            while let Err(error) = self.refresh().await {
+                if !failing {
+                    tracing::error!(%error, "cannot read which tokens another daemon has made or revoked; trying again every second");
+                }
+                failing = true;
+                self.0.clock.sleep(AGAIN).await;
+            }
+            *self.0.unread.lock() = None;
         }
     }
 
+    /// Whether it has been too long since another daemon made or revoked one, and nobody knows which.
+    pub fn is_blind(&self) -> bool {
+        self.0.unread.lock().is_some_and(|since| self.0.clock.monotonic().since(since) > BLIND)
+    }
+
     /// Reads what other daemons have made and revoked, for one caller at a time.
-    pub async fn refresh(&self) {
+    pub async fn refresh(&self) -> io::Result<()> {
         let _alone = self.0.refreshing.lock().await;
         let tokens = self.clone();
-        let read = tokio::task::spawn_blocking(move || tokens.change(|_| false));
-        if let Ok(Err(error)) = read.await {
-            tracing::error!(%error, "cannot read which tokens another daemon has made or revoked");
-        }
+        let read = tokio::task::spawn_blocking(move || tokens.change(|_| false)).await;
+        read.unwrap_or_else(|panic| Err(io::Error::other(panic))).map(drop)
     }
 
     /// Makes one, on stable storage when it returns. Nobody can see its secret again. Blocks on the disk.
@@ -295,6 +312,94 @@ fn parse<T: DeserializeOwned + Default>(name: &str, bytes: Option<&[u8]>) -> io:
 mod tests {
     use super::*;
     use crate::host::store::InFiles;
+
+    /// Documents that cannot be read for a while.
+    #[derive(Debug)]
+    struct Unread {
+        files: InFiles,
+        away: AtomicBool,
+        tries: std::sync::atomic::AtomicU32,
+    }
+
+    impl Documents for Unread {
+        fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+            self.tries.fetch_add(1, Ordering::SeqCst);
+            if self.away.load(Ordering::SeqCst) { Err(io::Error::other("away")) } else { self.files.read(name) }
+        }
+
+        fn store(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+            self.files.store(name, bytes)
+        }
+
+        fn place(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+            self.files.place(name, bytes)
+        }
+
+        #[cfg(feature = "postgres")]
+        fn remove(&self, name: &str) -> io::Result<()> {
+            self.files.remove(name)
+        }
+
+        #[cfg(feature = "postgres")]
+        fn names(&self) -> io::Result<Vec<String>> {
+            self.files.names()
+        }
+
+        fn set_aside(&self, name: &str) -> io::Result<()> {
+            self.files.set_aside(name)
+        }
+    }
+
+    async fn until(what: &str, holds: impl Fn() -> bool) {
+        for _ in 0..10_000 {
+            if holds() {
+                return;
+            }
+            Clock::system().sleep(Duration::from_millis(1)).await;
+        }
+        panic!("{what}");
+    }
+
+    /// The reading that another daemon's change led to fails: no further change may come for days.
+    #[tokio::test]
+    async fn what_another_daemon_has_revoked_is_read_until_it_is_known_and_meanwhile_no_token_is_relied_on() {
+        let state = tempfile::tempdir().unwrap();
+        let files = || InFiles::open(state.path()).unwrap();
+        let (clock, hand) = Clock::by_hand(Time::from_millis(1_760_000_000_000));
+        let documents = Arc::new(Unread { files: files(), away: false.into(), tries: 0.into() });
+        let tokens = Tokens::open(Arc::clone(&documents) as Arc<dyn Documents>, clock.clone()).unwrap();
+        let token = tokens.make("g".parse().unwrap(), None, None).unwrap();
+        let changes = broadcast::Sender::new(4);
+        tokio::spawn(tokens.clone().follow(changes.subscribe()));
+        let other = Tokens::open(Arc::new(files()), clock.clone()).unwrap();
+        assert!(other.revoke(&tokens.holder(&token).unwrap().id).unwrap());
+        documents.away.store(true, Ordering::SeqCst);
+        let tries = || documents.tries.load(Ordering::SeqCst);
+        let before = tries();
+        changes.send(TOKENS_FILE.to_owned()).unwrap();
+        until("a try", || tries() > before).await;
+        for _ in 0..6 {
+            let before = tries();
+            until("another try", || {
+                hand.advance(Duration::from_millis(100));
+                tries() > before
+            })
+            .await;
+        }
+        assert!(tokens.holder(&token).is_some());
+        until("no token to be relied on", || {
+            hand.advance(Duration::from_millis(100));
+            tokens.is_blind()
+        })
+        .await;
+        documents.away.store(false, Ordering::SeqCst);
+        until("the token to be revoked", || {
+            hand.advance(Duration::from_millis(100));
+            tokens.holder(&token).is_none()
+        })
+        .await;
+        until("tokens to be relied on", || !tokens.is_blind()).await;
+    }
 
     #[test]
     fn a_token_is_good_until_it_is_revoked_or_expires_and_only_its_hash_is_kept() {

@@ -103,7 +103,7 @@ fn holder(agents: &Agents, headers: &HeaderMap) -> Option<Holder> {
 
 /// No call gets further without a good token. One that reads ends as soon as its token does.
 pub(super) async fn holders_only(State(agents): State<Agents>, mut request: Request, next: Next) -> Response {
-    if agents.broker.is_blind() {
+    if agents.broker.is_blind() || agents.tokens.is_blind() {
         // The token may be revoked at another daemon.
         let detail = "The database cannot be reached. Try again.";
         return Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Not now", detail).into_response();
@@ -111,7 +111,9 @@ pub(super) async fn holders_only(State(agents): State<Agents>, mut request: Requ
     let known = match holder(&agents, request.headers()) {
         // Another daemon may just have made it.
         None if agents.broker.is_shared() => {
-            agents.tokens.refresh().await;
+            if let Err(error) = agents.tokens.refresh().await {
+                tracing::warn!(%error, "cannot read which tokens another daemon has made");
+            }
             holder(&agents, request.headers())
         }
         known => known,

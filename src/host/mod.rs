@@ -101,7 +101,7 @@ pub enum DaemonError {
         error: io::Error,
     },
     /// Another daemon serves the records of this one now.
-    #[error("another askd has taken over, because this one was silent for too long; started again, it stands by")]
+    #[error("another askd has taken over; started again, this one works beside it")]
     Overtaken,
 }
 

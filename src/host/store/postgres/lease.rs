@@ -4,6 +4,7 @@
 
 use super::database::{Connections, Durable, Failed, query};
 use super::hints::notify;
+use super::nodes::{ALONE, Node};
 use crate::clock::{Clock, Moment};
 use crate::random;
 use crate::sabotage::on;
@@ -50,20 +51,22 @@ pub struct Leading {
 }
 
 impl Lease {
-    /// Takes the lease, if nobody holds it. `home` names the state folder, whose lock the caller has: a lease of an earlier run
-    /// on it is over.
-    pub(super) async fn take(database: &Connections, node: &str, home: &str) -> Result<Result<Self, Leading>, Failed> {
+    /// Takes the lease, if nobody holds it. The lease of an earlier run on the same host is over: the caller has the lock of the
+    /// state folder.
+    pub(super) async fn take(database: &Connections, node: &Node) -> Result<Result<Self, Leading>, Failed> {
         let (run, sent) = (random::unique(), database.clock().monotonic());
-        let (holder, node, home) = (run.clone(), node.to_owned(), home.to_owned());
+        let (holder, own) = (run.clone(), node.clone());
         let taken = database.transact(
             Durable::Yes,
             "",
             Arc::new(move |connection| {
-                let (holder, node, home) = (holder.clone(), node.clone(), home.clone());
+                let (holder, Node { node, host, home, .. }) = (holder.clone(), own.clone());
                 Box::pin(async move {
                     // Trying to take it would hold up the holder's writes.
-                    let held = "select node from askd.groups where name = $1 and until >= now() and home <> $2::uuid";
-                    let held = query(held).bind(ALL).bind(&home).fetch_optional(&mut *connection).await?;
+                    let held = "select node from askd.groups where name = $1 and until >= now()
+                                    and not (home = $2::uuid and node in ($3, $4))";
+                    let held = query(held).bind(ALL).bind(&home).bind(&host).bind(ALONE);
+                    let held = held.fetch_optional(&mut *connection).await?;
                     if let Some(held) = held {
                         return Ok(Err(Leading { node: held.try_get(0)? }));
                     }
@@ -72,7 +75,7 @@ impl Lease {
                          values ($1, $2::uuid, 1, now() + make_interval(secs => $3), $4, $5::uuid)
                          on conflict (name) do update set holder = excluded.holder, fence = g.fence + 1,
                              until = excluded.until, node = excluded.node, home = excluded.home
-                         where g.until < now() or g.home = excluded.home
+                         where g.until < now() or g.home = excluded.home and g.node in ($6, $7)
                          returning fence",
                     )
                     .bind(ALL)
@@ -80,6 +83,8 @@ impl Lease {
                     .bind(lasts().as_secs_f64())
                     .bind(&node)
                     .bind(&home)
+                    .bind(&host)
+                    .bind(ALONE)
                     .fetch_optional(&mut *connection)
                     .await?;
                     if let Some(taken) = taken {

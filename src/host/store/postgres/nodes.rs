@@ -18,6 +18,9 @@ use tokio_util::sync::CancellationToken;
 pub(super) struct Node {
     pub(super) run: String,
     pub(super) node: String,
+    /// What its host is called: the same, unless it wants to be alone.
+    pub(super) host: String,
+    /// Names the state folder. A host that was set up from a copy of another one has the same.
     pub(super) home: String,
     /// The daemon's. It follows the database's.
     pub(super) clock: Clock,
@@ -54,8 +57,8 @@ impl Node {
         Self { node: ALONE.to_owned(), ..self }
     }
 
-    /// Enters it, unless another live daemon has its name. `home` names the state folder, whose lock the caller has: an
-    /// earlier run on it is over. What it saves from now on, no earlier clean end vouches for.
+    /// Enters it, unless another live daemon has its name. The caller has the lock of the state folder: an earlier run on it, on this
+    /// host, is over. What it saves from now on, no earlier clean end vouches for.
     pub(super) async fn join(&self, database: &Connections) -> Result<Joined, Failed> {
         let (own, boot) = (self.clone(), boot_id());
         let joined = database
@@ -63,11 +66,12 @@ impl Node {
                 Durable::Yes,
                 "",
                 Arc::new(move |connection| {
-                    let (Node { run, node, home, .. }, boot) = (own.clone(), boot.clone());
+                    let (Node { run, node, host, home, .. }, boot) = (own.clone(), boot.clone());
                     Box::pin(async move {
                         query("select pg_advisory_xact_lock($1)").bind(JOINING).execute(&mut *connection).await?;
-                        let over = "delete from askd.nodes where home = $1::uuid or heard < now() - interval '1 hour'";
-                        query(over).bind(&home).execute(&mut *connection).await?;
+                        let over = "delete from askd.nodes where home = $1::uuid and node in ($2, $3)
+                                        or heard < now() - interval '1 hour'";
+                        query(over).bind(&home).bind(host).bind(ALONE).execute(&mut *connection).await?;
                         let live = "select node from askd.nodes where heard > now() - make_interval(secs => $1)";
                         let live = scalar::<String>(live).bind(LEASE.as_secs_f64()).fetch_all(&mut *connection).await?;
                         if let Some(other) = live.iter().find(|other| node == ALONE || *other == ALONE) {

@@ -102,7 +102,8 @@ impl Waiting {
             Ok(home)
         };
         let (home, clock) = (home().map_err(cannot)?, Clock::system());
-        let node = Node { run: random::unique(), node: node.to_owned(), home, clock, silent: Arc::default() };
+        let (run, host) = (random::unique(), node.to_owned());
+        let node = Node { run, node: host.clone(), host, home, clock, silent: Arc::default() };
         let database = Database::new(url, thread).map_err(io::Error::other).map_err(io_error("[postgres]"))?;
         let (database, why) = (Arc::new(database), watch::Sender::new("connecting to the database".to_owned()));
         let (left, hints) = (CancellationToken::new(), Hints::default());
@@ -212,7 +213,7 @@ impl Waiting {
             }
         }
         let (connections, node) = (self.database.connections().clone(), self.node.clone());
-        let taken = self.database.run(async move { Lease::take(&connections, &node.node, &node.home).await }).await;
+        let taken = self.database.run(async move { Lease::take(&connections, &node).await }).await;
         match taken {
             Ok(Ok(lease)) => {
                 self.database.spawn(lease.clone().keep(self.database.connections().clone()));

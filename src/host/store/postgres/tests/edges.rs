@@ -360,3 +360,30 @@ fn a_row_that_was_read_before_a_save_does_not_take_its_place() {
     });
     assert_eq!(opened.store.cached(first.id), Some(viewed));
 }
+
+/// Whoever sets a host up from a copy of another one copies what names its state folder, too.
+#[test]
+fn a_host_with_a_copy_of_anothers_state_folder_takes_nothing_over() {
+    let Some(server) = Server::found() else { return };
+    let one = server.opened("one");
+    let other = server.state("other");
+    std::fs::create_dir_all(&other).unwrap();
+    std::fs::copy(server.state("one").join("home"), other.join("home")).unwrap();
+    let turn = server.runtime.block_on(server.waiting("other", false).unwrap().turn()).unwrap();
+    assert!(matches!(turn, Turn::Joins(..)), "it took the lead");
+    one.store.save(&Arc::new(ask(1, "g")), Save::Now).unwrap();
+    assert!(one.store.is_ours() && !one.store.overtaken().is_cancelled());
+    assert_eq!(server.sql("select node from askd.nodes order by 1"), ["one", "other"]);
+    drop(turn);
+    let alone = || {
+        let beside = Waiting::beside(&server.url, "other", &other, false, "test-postgres").unwrap();
+        server.runtime.block_on(beside.alone())
+    };
+    assert!(matches!(alone(), Err(StoreError::Held(_))), "one is there");
+    drop(one);
+    // An earlier run of the same host holds nobody up, and neither does a command on it.
+    let beside = || Waiting::beside(&server.url, "one", &server.state("one"), false, "test-postgres").unwrap();
+    server.sql("delete from askd.nodes where node = 'other'");
+    drop(server.runtime.block_on(beside().alone()).unwrap());
+    drop(server.opened("one"));
+}

@@ -56,22 +56,27 @@ struct Seen {
 }
 
 /// One statement, because each takes a round trip or two: `$1` is the transaction since which it looks, `$2` the same for how many asks
-/// each group was given, and `$3` whether it lists all that is open.
+/// each group was given, and `$3` whether it lists all that is open. A number that this server has not reached came with a row from
+/// another server, and says nothing here: such a row has not changed since.
 const LOOK: &str = "select json_build_object(
     'since', pg_snapshot_xmin(pg_current_snapshot())::text,
     'era', (select mark from askd.era),
     'rows', (select coalesce(json_agg(json_build_array(id, operations[1])), '[]') from (
-                 select id, operations from askd.asks where changed >= $1::text::xid8 or $3 and not settled
-                 union all select id, operations from askd.settled where changed >= $1::text::xid8
+                 select id, operations from askd.asks
+                     where changed >= $1::text::xid8 and changed < pg_snapshot_xmax(pg_current_snapshot()) or $3 and not settled
+                 union all select id, operations from askd.settled
+                     where changed >= $1::text::xid8 and changed < pg_snapshot_xmax(pg_current_snapshot())
              ) as kept),
-    'gone', (select coalesce(json_agg(id), '[]') from askd.gone where changed >= $1::text::xid8),
+    'gone', (select coalesce(json_agg(id), '[]') from askd.gone
+             where changed >= $1::text::xid8 and changed < pg_snapshot_xmax(pg_current_snapshot())),
     'allowed', (select coalesce(json_agg(json_build_array(group_name, question, at, by::text) order by group_name, question), '[]')
-                from askd.allowed where changed >= $1::text::xid8),
-    'documents', (select coalesce(json_agg(name), '[]') from askd.documents where changed >= $1::text::xid8),
+                from askd.allowed where changed >= $1::text::xid8 and changed < pg_snapshot_xmax(pg_current_snapshot())),
+    'documents', (select coalesce(json_agg(name), '[]') from askd.documents
+                  where changed >= $1::text::xid8 and changed < pg_snapshot_xmax(pg_current_snapshot())),
     'given', (select coalesce(json_agg(json_build_array(group_name, accepted)), '[]') from askd.counts
-              where changed >= $2::text::xid8),
+              where changed >= $2::text::xid8 and (changed < pg_snapshot_xmax(pg_current_snapshot()) or $2 = '0')),
     'pins', (select coalesce(json_agg(json_build_array(group_name, node, strange)), '[]') from askd.pins
-             where changed >= $1::text::xid8)
+             where changed >= $1::text::xid8 and changed < pg_snapshot_xmax(pg_current_snapshot()))
 )::text";
 
 /// A row of `askd.allowed`: group, question, time, person.

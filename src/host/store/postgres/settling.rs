@@ -152,8 +152,11 @@ impl Settling {
     async fn list(&self, after: Uuid, before: u64) -> Result<Versions, Failed> {
         let list: Work<Versions> = Arc::new(move |connection| {
             Box::pin(async move {
+                // What came from another server has not changed here.
                 let list = "select id::text, coalesce(operations[1]::text, '') from askd.asks
-                            where settled and id > $1::uuid and changed < $2::text::xid8 order by asks.id limit $3";
+                            where settled and id > $1::uuid
+                                and (changed < $2::text::xid8 or changed >= pg_snapshot_xmax(pg_current_snapshot()))
+                            order by asks.id limit $3";
                 let rows = query(list)
                     .bind(after.to_string())
                     .bind(before.to_string())

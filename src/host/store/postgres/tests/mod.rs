@@ -2,6 +2,7 @@
 
 mod batches;
 mod edges;
+mod restored;
 mod settling;
 
 use super::*;

@@ -1,12 +1,14 @@
 //! `askd store copy`: moves all records from one engine to the other while no daemon serves either. A mark in each says how far
 //! the copy has got, so that it can be run again after any interruption, and no daemon starts on half a copy or on moved records.
 
+use super::documents::AGENT_TOKENS;
 use super::marks::{MARK, Mark, mark_of};
-use super::{Loading, Opened, Pins, Save, StoreError, Stored};
+use super::{Allowed, Loading, Opened, Save, Sharing, StoreError, Stored};
 use crate::sabotage::crash_point;
-use askd_core::{Ask, AskId, Time};
+use askd_core::{Ask, AskId, Group, Time};
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::sync::Arc;
@@ -44,6 +46,31 @@ pub enum CopyError {
         "{0} may be missing its latest writes: undo this copy with --abort, start and stop askd once, then copy again"
     )]
     NotClean(&'static str),
+    /// They would stay behind.
+    #[error("messages that were acknowledged wait to be read in {0}: start askd, stop it, and run this again")]
+    Unread(&'static str),
+    /// The files would have it in a folder of this host.
+    #[error(
+        "the folder of {group} is on {at}, and not everything in it is over: run `askd group move {group} --to {host}`, start \
+         askd on {host}, stop it, and run this again"
+    )]
+    Elsewhere {
+        /// The group.
+        group: Group,
+        /// The host that serves its folder.
+        at: String,
+        /// This one.
+        host: String,
+    },
+    /// What has to be told anew in a folder would count as taken.
+    #[error("askd has not looked into the folder of {0} yet: start it on {1}, stop it, and run this again")]
+    Strange(Group, String),
+    /// Two groups would be one.
+    #[error(
+        "{0} would be called {1} in files, and there are questions of {1} already: once those of {0} are closed and their \
+         answers taken, run this again"
+    )]
+    Taken(Group, Group),
     /// Nothing to take back.
     #[error("no copy is under way")]
     NotBegun,
@@ -82,8 +109,10 @@ fn read_ids(of: &Opened) -> Result<Vec<(Arc<Ask>, bool)>, CopyError> {
 
 /// Removes all that a store holds.
 fn empty(of: &Opened) -> Result<(), CopyError> {
-    for (ask, _) in read_ids(of)? {
-        of.store.forget(&ask.group, ask.id)?;
+    let asks = read_ids(of)?;
+    match of.store.shared() {
+        Some(shared) => shared.clear()?,
+        None => asks.iter().try_for_each(|(ask, _)| of.store.forget(&ask.group, ask.id))?,
     }
     for (group, _) in of.store.allowed()? {
         of.store.allow(&group, &[], Time::MAX)?;
@@ -91,7 +120,6 @@ fn empty(of: &Opened) -> Result<(), CopyError> {
     for name in names(of)? {
         of.documents.remove(&name).map_err(|source| cannot("change", of, source))?;
     }
-    of.store.shared().map_or(Ok(()), Pins::unpin)?;
     of.store.flush()?;
     Ok(())
 }
@@ -134,15 +162,19 @@ pub fn copy(from: &Opened, to: &Opened, host: &str) -> Result<Copied, CopyError>
             false
         }
     };
+    let called = names_there(from, to, host)?;
     if !all_is_there {
+        if from.store.shared().map_or(Ok(false), Sharing::has_unread)? {
+            return Err(CopyError::Unread(from.store.place()));
+        }
         set_mark(to, Mark::Coming)?;
         set_mark(from, Mark::Moving)?;
         crash_point("copy.marked");
         empty(to)?;
-        copy_all(from, to, host)?;
+        copy_all(from, to, host, &called)?;
         crash_point("copy.copied");
     }
-    let copied = compare(from, to)?;
+    let copied = compare(from, to, &called)?;
     // Whenever it is cut off, no daemon starts on either until it has ended.
     set_mark(from, Mark::Moved)?;
     crash_point("copy.ready");
@@ -150,7 +182,86 @@ pub fn copy(from: &Opened, to: &Opened, host: &str) -> Result<Copied, CopyError>
     Ok(copied)
 }
 
-fn copy_all(from: &Opened, to: &Opened, host: &str) -> Result<(), CopyError> {
+/// What groups are called in the target, as far as that is something else.
+#[derive(Debug, Default)]
+struct Called(HashMap<Group, Group>);
+
+/// In files no name says which host serves a folder: all of them are this host's, and its agents ask as the groups of their names.
+fn names_there(from: &Opened, to: &Opened, host: &str) -> Result<Called, CopyError> {
+    let mut called = Called::default();
+    let Some(shared) = from.store.shared().filter(|_| to.store.shared().is_none()) else { return Ok(called) };
+    // Whether something of it is not over.
+    let groups = Mutex::new(BTreeMap::<Group, bool>::new());
+    read_all(from, &|Stored { ask, settled, .. }| {
+        let goes_on = !settled || ask.is_late_open();
+        *groups.lock().entry(ask.group.clone()).or_default() |= goes_on;
+    })?;
+    let mut groups = groups.into_inner();
+    for (group, _) in from.store.allowed()? {
+        groups.entry(group).or_default();
+    }
+    for (group, _) in groups.iter().filter(|(_, goes_on)| **goes_on) {
+        match shared.pinned(group) {
+            Some(pin) if pin.host != host => {
+                return Err(CopyError::Elsewhere { group: group.clone(), at: pin.host, host: host.to_owned() });
+            }
+            Some(pin) if pin.strange.is_some() => return Err(CopyError::Strange(group.clone(), host.to_owned())),
+            Some(_) | None => {}
+        }
+    }
+    for wanted in [true, false] {
+        for (group, _) in groups.iter().filter(|(_, goes_on)| **goes_on == wanted) {
+            let Ok(folder) = group.folder().parse::<Group>() else { continue };
+            if folder == *group || shared.pinned(group).is_none_or(|pin| pin.host != host) {
+                continue;
+            }
+            if !groups.contains_key(&folder) && !called.0.values().any(|taken| *taken == folder) {
+                called.0.insert(group.clone(), folder);
+            } else if wanted {
+                return Err(CopyError::Taken(group.clone(), folder));
+            }
+        }
+    }
+    Ok(called)
+}
+
+impl Called {
+    fn group(&self, group: &Group) -> Group {
+        self.0.get(group).unwrap_or(group).clone()
+    }
+
+    fn ask(&self, ask: Ask) -> Ask {
+        let group = self.group(&ask.group);
+        ask.called(group)
+    }
+
+    fn allowed(&self, from: &Opened) -> Result<Vec<(Group, Vec<Allowed>)>, StoreError> {
+        let mut allowed: Vec<_> =
+            from.store.allowed()?.into_iter().map(|(group, allowed)| (self.group(&group), allowed)).collect();
+        allowed.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Ok(allowed)
+    }
+
+    /// A document of the source, with the groups of agents' tokens as they are called in the target.
+    fn document(&self, from: &Opened, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let bytes = from.documents.read(name).map_err(|source| cannot("read", from, source))?;
+        if name != AGENT_TOKENS || self.0.is_empty() {
+            return Ok(bytes);
+        }
+        let Some(mut value) = bytes.as_ref().and_then(|bytes| serde_json::from_slice::<Value>(bytes).ok()) else {
+            return Ok(bytes);
+        };
+        for token in value.get_mut("tokens").and_then(Value::as_array_mut).into_iter().flatten() {
+            let group = token.get("group").and_then(Value::as_str).and_then(|group| group.parse::<Group>().ok());
+            if let Some(called) = group.and_then(|group| self.0.get(&group)) {
+                token["group"] = called.as_str().into();
+            }
+        }
+        Ok(Some(value.to_string().into_bytes()))
+    }
+}
+
+fn copy_all(from: &Opened, to: &Opened, host: &str, called: &Called) -> Result<(), CopyError> {
     let failed = Mutex::new(None);
     let copy = |ask: Ask, settled| -> Result<(), StoreError> {
         let (group, id) = (ask.group.clone(), ask.id);
@@ -168,19 +279,18 @@ fn copy_all(from: &Opened, to: &Opened, host: &str) -> Result<(), CopyError> {
         }
         // The copy would look as if nothing were missing.
         let unclean = after_loss.then_some(CopyError::NotClean(from.store.place()));
-        if let Some(error) = unclean.or_else(|| copy(ask, settled).err().map(CopyError::from)) {
+        if let Some(error) = unclean.or_else(|| copy(called.ask(ask), settled).err().map(CopyError::from)) {
             failed.lock().get_or_insert(error);
         }
     })?;
     if let Some(error) = failed.into_inner() {
         return Err(error);
     }
-    for (group, allowed) in from.store.allowed()? {
+    for (group, allowed) in called.allowed(from)? {
         to.store.allow(&group, &allowed, Time::from_millis(0))?;
     }
     for name in names(from)? {
-        let bytes = from.documents.read(&name).map_err(|source| cannot("read", from, source))?;
-        let stored = bytes.map_or(Ok(()), |bytes| to.documents.store(&name, &bytes));
+        let stored = called.document(from, &name)?.map_or(Ok(()), |bytes| to.documents.store(&name, &bytes));
         stored.map_err(|source| cannot("write", to, source))?;
     }
     to.store.flush()?;
@@ -188,11 +298,12 @@ fn copy_all(from: &Opened, to: &Opened, host: &str) -> Result<(), CopyError> {
 }
 
 /// Compares the parsed records. Of each only a hash is kept at hand.
-fn compare(from: &Opened, to: &Opened) -> Result<Copied, CopyError> {
+fn compare(from: &Opened, to: &Opened, called: &Called) -> Result<Copied, CopyError> {
     let (hash, known) = (RandomState::new(), Mutex::new(HashMap::<AskId, u64>::new()));
     let of = |ask: &Ask, settled: bool| hash.hash_one((serde_json::to_string(ask).unwrap_or_default(), settled));
     let (copied, differ) = (Mutex::new(Copied::default()), Mutex::new(0));
     read_all(from, &|Stored { ask, settled, .. }| {
+        let ask = called.ask(ask);
         known.lock().insert(ask.id, of(&ask, settled));
         let mut copied = copied.lock();
         *if settled { &mut copied.settled } else { &mut copied.open } += 1;
@@ -205,11 +316,11 @@ fn compare(from: &Opened, to: &Opened) -> Result<Copied, CopyError> {
     let mut differ = differ.into_inner() + known.into_inner().len();
     let mut copied = copied.into_inner();
     for name in names(from)? {
-        let [here, there] = [from, to].map(|of| of.documents.read(&name).map_err(|source| cannot("read", of, source)));
-        differ += usize::from(here? != there?);
+        let there = to.documents.read(&name).map_err(|source| cannot("read", to, source))?;
+        differ += usize::from(called.document(from, &name)? != there);
         copied.documents += 1;
     }
-    differ += usize::from(from.store.allowed()? != to.store.allowed()?);
+    differ += usize::from(called.allowed(from)? != to.store.allowed()?);
     if differ > 0 { Err(CopyError::Differs(differ, to.store.place())) } else { Ok(copied) }
 }
 

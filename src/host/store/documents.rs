@@ -62,9 +62,13 @@ pub fn change<T>(
     }
 }
 
+/// The tokens of agents.
+#[cfg(feature = "postgres")]
+pub(super) const AGENT_TOKENS: &str = "agent_tokens.json";
+
 /// The documents of those who are no channel.
 #[cfg(feature = "postgres")]
-const OTHERS: [&str; 4] = ["agent_tokens.json", "agent_tokens_used.json", "push.json", "web_token"];
+const OTHERS: [&str; 4] = [AGENT_TOKENS, "agent_tokens_used.json", "push.json", "web_token"];
 
 /// Where channels keep what they have to remember.
 pub(super) const CHANNELS: &str = "channels";

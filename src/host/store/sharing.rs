@@ -52,9 +52,6 @@ pub trait Pins: Debug + Send + Sync {
     /// Has a host serve the group's folder, unless another one does. Returns the one that does.
     fn pin(&self, group: &Group, host: &str) -> Result<Pin, StoreError>;
 
-    /// No host serves a folder any more: nothing is stored.
-    fn unpin(&self) -> Result<(), StoreError>;
-
     /// The groups whose folders this host serves without knowing what lies there, and since when.
     fn strange(&self) -> Vec<(Group, Time)>;
 
@@ -107,6 +104,12 @@ pub trait Sharing: Pins {
 
     /// Verified webhooks of a channel that other daemons keep for the leader, the oldest first.
     fn webhooks(&self, channel: &str) -> Result<Vec<Webhook>, StoreError>;
+
+    /// Whether the leader has not dealt with some webhook of any channel.
+    fn has_unread(&self) -> Result<bool, StoreError>;
+
+    /// Removes all asks, and whatever there is because of them, while no daemon runs.
+    fn clear(&self) -> Result<(), StoreError>;
 
     /// The webhook was dealt with.
     fn drop_webhook(&self, number: i64) -> Result<(), StoreError>;

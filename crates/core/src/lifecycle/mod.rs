@@ -238,6 +238,13 @@ impl Ask {
         Step { ask: Self(ask), effects: cx.effects }
     }
 
+    /// The same ask, whose group is called so from now on.
+    #[must_use]
+    pub fn called(mut self, group: Group) -> Self {
+        self.0.group = group;
+        self
+    }
+
     /// What `event` makes of the ask: `None` if it changes nothing.
     pub fn step(mut self, event: Event, now: Time) -> Result<Option<Step>, Refusal> {
         let ask = &mut self.0;

@@ -185,14 +185,6 @@ impl Pins for InPostgres {
         self.pinned(group).ok_or_else(gone)
     }
 
-    fn unpin(&self) -> Result<(), StoreError> {
-        let nothing: Work<()> = Arc::new(|connection| {
-            Box::pin(async move { query("delete from askd.pins").execute(connection).await.map(drop) })
-        });
-        self.pins.lock().clear();
-        self.shared.change(Durable::Yes, nothing).map_err(failed("cannot forget which hosts serve folders"))
-    }
-
     fn strange(&self) -> Vec<(Group, Time)> {
         let pins = self.pins.lock();
         let here = pins.iter().filter(|(_, pin)| pin.host == self.shared.node);

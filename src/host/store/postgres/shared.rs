@@ -4,7 +4,7 @@
 use super::asks::{Carried, Write, ask_id, uuid};
 use super::database::{Durable, Failed, Work, query, scalar};
 use super::saving::Attempt;
-use super::{InPostgres, failed};
+use super::{Cache, InPostgres, failed};
 use crate::host::store::{Along, Basis, LeftTo, News, Owed, Save, Sharing, StoreError, Wait, Webhook};
 use askd_core::{Ask, Effect, Group, RequestId};
 use sqlx::Row as _;
@@ -154,6 +154,30 @@ impl Sharing for InPostgres {
             })
         });
         self.shared.read(rows).map_err(failed("cannot read the webhooks that other daemons have kept"))
+    }
+
+    fn has_unread(&self) -> Result<bool, StoreError> {
+        let unread: Work<bool> = Arc::new(|connection| {
+            Box::pin(async move { scalar("select exists (select from askd.webhooks)").fetch_one(connection).await })
+        });
+        self.shared.read(unread).map_err(failed("cannot read the webhooks that other daemons have kept"))
+    }
+
+    fn clear(&self) -> Result<(), StoreError> {
+        let nothing: Work<()> = Arc::new(|connection| {
+            Box::pin(async move {
+                let all =
+                    "truncate askd.asks, askd.settled, askd.gone, askd.allowed, askd.counts, askd.pins, askd.owed,
+                               askd.webhooks, askd.waits";
+                query(all).execute(connection).await.map(drop)
+            })
+        });
+        self.shared.change(Durable::Yes, nothing).map_err(failed("cannot empty the tables"))?;
+        *self.cache.lock() = Cache::default();
+        self.unflushed.lock().clear();
+        self.given.lock().clear();
+        self.pins.lock().clear();
+        Ok(())
     }
 
     fn drop_webhook(&self, number: i64) -> Result<(), StoreError> {

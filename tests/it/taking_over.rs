@@ -1,6 +1,6 @@
 //! How soon another daemon serves what its leader served: after the leader's death, and after a planned stop of it.
 
-use crate::harness::SOON;
+use crate::harness::{SOON, within};
 use crate::in_slack::CHANNEL;
 use crate::several_daemons::{Cluster, DEATH, PLANNED, is_noticed, meanwhile};
 use askd_sim::slack::SIGNING_SECRET;
@@ -56,6 +56,38 @@ async fn a_lease_that_lasts_too_long_is_noticed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_is_not_given_up_is_noticed() {
     assert!(is_noticed(ends_once(true, false, PLANNED, Some(("keeplease", true)))), "keeplease: nobody noticed");
+}
+
+/// A start reads every kept outcome, of which there may be very many.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_leader_posts_what_is_owed_before_it_has_read_what_is_kept() {
+    let Some(mut cluster) = Cluster::of(2).await else { return };
+    let agent = cluster.agent(1, "research");
+    assert_eq!(meanwhile(|| agent.ask("kept", "Deploy?")).0, 201);
+    let kept = "select id::text from askd.asks where settled";
+    meanwhile(|| {
+        cluster.hosts[1].answer("kept", "yes");
+        agent.outcome("kept");
+        assert_eq!(agent.taken("kept"), 204);
+        within(SOON, "it to be kept", || cluster.database.query(kept).pop());
+    });
+    let gate = cluster.woken.path().join("kept");
+    cluster.hosts[1].world.kill();
+    cluster.hosts[1].world.set_env("ASKD_GATE", &format!("start.kept={}", gate.display()));
+    cluster.start(1);
+    // The leader dies before it has read that a card is owed.
+    cluster.falls_behind().await;
+    let cards = cluster.slack.messages(CHANNEL).len();
+    assert_eq!(meanwhile(|| agent.ask("owed", "And this?")).0, 201);
+    std::fs::write(&gate, "").unwrap();
+    meanwhile(|| cluster.hosts[0].world.kill());
+    let posted = || (cluster.slack.messages(CHANNEL).len() > cards).then_some(());
+    assert!(cluster.slack.wait_for(DEATH, posted).await.is_some(), "it waits for what is kept");
+    assert_eq!(meanwhile(|| cluster.hosts[1].world.raw("GET", "/readyz", "", "")).0, 503, "it has not read that yet");
+    std::fs::remove_file(gate).unwrap();
+    let ready = || (cluster.hosts[1].world.raw("GET", "/readyz", "", "").0 == 200).then_some(());
+    meanwhile(|| within(SOON, "the rest to be read", ready));
+    assert_eq!(cluster.slack.messages(CHANNEL).len(), cards + 1, "and no second card");
 }
 
 mod measures {

@@ -20,7 +20,7 @@ use crate::host::session::Sessions;
 use crate::host::settings::Settings;
 use crate::host::store::{Loading, Store, StoreError, Stored};
 use crate::host::traces::Traces;
-use crate::sabotage::on;
+use crate::sabotage::{gate, on};
 use askd_core::{Ask, AskId, Effect, Event, Fact, Group, Relation, Time};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -112,11 +112,16 @@ impl Broker {
         }
         let late = Mutex::new(Late::default());
         self.index().attempts_mut().begin_loading();
-        let sized = Once::new();
+        let (sized, open_ones) = (Once::new(), Once::new());
         let corrupt = self.0.store.scan(&self.0.loading, &|stored| {
             sized.call_once(|| self.index().reserve(self.0.loading.so_far().1));
             late.lock().note(&stored.ask);
             self.take_in(&stored);
+            if stored.settled && self.is_shared() {
+                // People wait for what the open ones owe, and nobody for what is kept, which may be very much.
+                open_ones.call_once(|| self.begin_what_is_owed());
+                gate("start.kept");
+            }
         })?;
         for (file, why) in corrupt {
             tracing::error!(file, %why, "not the record of an ask; it stops nothing (a damaged one was renamed to end in .corrupt)");
@@ -182,6 +187,12 @@ impl Broker {
         self.refresh(id)?;
         let group = self.index().group(id);
         group.map_or(Ok(None), |group| self.0.store.load(&group, id))
+    }
+
+    /// Does what is undone for the asks that are known by now, in the background.
+    fn begin_what_is_owed(&self) {
+        let (owing, broker) = (self.lanes().owing(), self.clone());
+        self.0.ctx.spawn(async move { broker.in_turn(owing.into_iter().map(|id| (id, Event::Tick))).await });
     }
 
     /// Does what the stored asks still owe, in the background.

@@ -193,7 +193,7 @@ fn names_there(from: &Opened, to: &Opened, host: &str) -> Result<Called, CopyErr
     // Whether something of it is not over.
     let groups = Mutex::new(BTreeMap::<Group, bool>::new());
     read_all(from, &|Stored { ask, settled, .. }| {
-        let goes_on = !settled || ask.is_late_open();
+        let goes_on = !settled || !ask.is_done_with();
         *groups.lock().entry(ask.group.clone()).or_default() |= goes_on;
     })?;
     let mut groups = groups.into_inner();

@@ -61,7 +61,7 @@ pub enum Turn {
 #[derive(Debug, Clone)]
 pub struct Waiting {
     database: Arc<Database>,
-    node: Node,
+    node: Box<Node>,
     /// It is among the nodes.
     joined: Option<Joining>,
     lease: Option<Lease>,
@@ -103,7 +103,7 @@ impl Waiting {
         };
         let (home, clock) = (home().map_err(cannot)?, Clock::system());
         let (run, host) = (random::unique(), node.to_owned());
-        let node = Node { run, node: host.clone(), host, home, clock, silent: Arc::default() };
+        let node = Box::new(Node { run, node: host.clone(), host, home, clock, silent: Arc::default() });
         let database = Database::new(url, thread).map_err(io::Error::other).map_err(io_error("[postgres]"))?;
         let (database, why) = (Arc::new(database), watch::Sender::new("connecting to the database".to_owned()));
         let (left, hints) = (CancellationToken::new(), Hints::default());
@@ -192,7 +192,7 @@ impl Waiting {
 
     /// The same, and no other daemon may be there, or come.
     pub async fn alone(mut self) -> Result<Opened, StoreError> {
-        self.node = self.node.alone();
+        self.node = Box::new(self.node.alone());
         self.now().await
     }
 

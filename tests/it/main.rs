@@ -95,6 +95,7 @@ mod troubles;
 mod typing;
 mod viewing;
 mod whatsapp_closing;
+mod whatsapp_confirming;
 mod whatsapp_faults;
 mod whatsapp_meant;
 mod whatsapp_nudges;

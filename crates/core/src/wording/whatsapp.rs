@@ -22,6 +22,11 @@ pub fn did_you_mean(question: &str) -> String {
     format!("Did you mean this for: {question}? Reply 1 to confirm.")
 }
 
+/// The same once more, when a 1 may have been meant for something else that askd has said since.
+pub fn did_you_mean_that(said: &str, question: &str) -> String {
+    format!("You wrote \"{said}\". {}", did_you_mean(question))
+}
+
 /// To a person who replied neither 1 nor a number to that: a yes may confirm what they wrote, or answer the question.
 pub fn confirm_or_quote(said: &str) -> String {
     format!("You wrote \"{said}\". Reply 1 to confirm it, or swipe the question to reply again.")

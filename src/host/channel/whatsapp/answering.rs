@@ -1,6 +1,6 @@
 //! Deals with a message of a person who is, or was, asked, and tells the sender what came of it.
 
-use super::contacts::{About, Confirmation, Note};
+use super::contacts::About;
 use super::inbound::Incoming;
 use super::payload::{Body, Chosen};
 use super::posting::LISTEN;
@@ -8,10 +8,10 @@ use super::reader::{Asked, Reader};
 use super::resolve::Target;
 use super::taps::Tap;
 use super::text;
-use super::words::{self, Meaning};
+use super::words::Meaning;
 use crate::host::channel::{NotStored, apply};
 use askd_core::wording::{self, Unfit};
-use askd_core::{Ask, Event, Given, Heard, Names, Outcome, Refusal, Reply, Source, Time};
+use askd_core::{Ask, Event, Given, Heard, Names, Outcome, Refusal, Reply, Source};
 
 impl Incoming<'_> {
     /// Reads the message and does what it means.
@@ -35,9 +35,7 @@ impl Incoming<'_> {
             // The status that names it is on its way; Meta sends the message again.
             Target::Unnamed(_) if self.is_new() => return Err(NotStored),
             Target::Which(which) | Target::Unnamed(which) => {
-                let list = which.into_iter().map(|at| &asked[at]);
-                let list = list.map(|a| (a.ask.short_id.to_string(), text::in_short(a.question())));
-                self.tell(About::Nothing(()), wording::which_one(&list.collect::<Vec<_>>()));
+                self.ask_which(which.into_iter().map(|at| &asked[at]));
             }
             Target::Overtaken(_) if self.message.forwarded => {}
             Target::One(at) | Target::Confirm(at) if self.message.forwarded => {
@@ -111,6 +109,11 @@ impl Incoming<'_> {
             }
             return Ok(());
         }
+        if reader.quoted_request().is_some() {
+            // What it would confirm is not kept any more.
+            self.tell_tamely(asked, &asked.how_to_reply());
+            return Ok(());
+        }
         match reader.meaning(asked) {
             Meaning::Given(given) => {
                 let reply = Reply::Told { index: asked.next(), given, heard: reader.heard(asked) };
@@ -144,87 +147,10 @@ impl Incoming<'_> {
         }
     }
 
-    /// Asks whether the sender meant this question: they may have written before their phone showed it.
-    fn ask_to_confirm(&self, reader: &Reader<'_>, asked: &Asked) {
-        let at = self.channel.now().as_millis();
-        let confirmation = Confirmation {
-            ask: asked.ask.id,
-            question: asked.next(),
-            said: reader.said.to_owned(),
-            nth: self.channel.0.contacts.number_request(),
-            note: None,
-            since: None,
-            at,
-        };
-        let nth = confirmation.nth;
-        self.channel.0.contacts.ask_to_confirm(&self.person, confirmation);
-        self.send_confirmation(asked, nth);
-    }
-
-    fn send_confirmation(&self, asked: &Asked, nth: u8) {
-        self.note_confirmation(asked, nth, text::tame(&wording::did_you_mean(&text::in_short(asked.question()))));
-    }
-
-    /// Sends a message of which a `1` confirms the words that wait.
-    fn note_confirmation(&self, asked: &Asked, nth: u8, text: String) {
-        let (to, confirms) = (self.reply_to.clone(), Some((nth, self.person.clone())));
-        self.channel.0.outbox.note(Note { to, text, ask: Some(asked.ask.id), question: asked.next(), confirms });
-    }
-
-    /// Whether the message was a `1` that confirms earlier words; if so, those words have been dealt with.
-    async fn confirms(&self, reader: &Reader<'_>, asked: &[Asked]) -> Result<bool, NotStored> {
-        // What is forwarded was written for another reader.
-        if self.message.forwarded {
-            return Ok(false);
-        }
-        let contacts = &self.channel.0.contacts;
-        let Some(pending) = contacts.to_confirm(&self.person) else { return Ok(false) };
-        let same = |asked: &&Asked| asked.ask.id == pending.ask && asked.is_open() && asked.next() == pending.question;
-        let quotes = &self.message.quotes;
-        let one = matches!(&self.message.body, Body::Text(said) if said.trim().trim_end_matches('.') == "1");
-        let at = asked.iter().position(|asked| same(&asked));
-        let Some(at) = at.filter(|_| one && (quotes.is_none() || *quotes == pending.note)) else {
-            // What quotes the request, and a yes or a no, may be meant for the request: then it is no answer to the question.
-            let to_note = || reader.post_of.is_none() && reader.about.and_then(About::ask) == Some(pending.ask);
-            let for_it = if quotes.is_some() { to_note() } else { words::is_yes_or_no(reader.said) };
-            let unsure = for_it && !matches!(reader.target(asked), Target::Confirm(_));
-            if let Some(asked) = at.filter(|_| unsure).map(|at| &asked[at]) {
-                let text = wording::confirm_or_quote(&text::few_words(&pending.said));
-                self.note_confirmation(asked, pending.nth, text);
-                return Ok(true);
-            }
-            contacts.confirmed(&self.person);
-            return Ok(false);
-        };
-        let (asked, others) = (&asked[at], asked.iter().filter(|other| other.ask.id != pending.ask));
-        let since = pending.since.map(Time::from_millis);
-        if quotes.is_none() && since.zip(self.at).is_none_or(|(since, at)| at <= since) {
-            // The message may be about the question or about our request to confirm.
-            self.send_confirmation(asked, pending.nth);
-            return Ok(true);
-        }
-        let came_later = |other: &Asked| {
-            let sent = reader.times(other).since.filter(|_| other.is_open());
-            sent.is_some_and(|sent| since <= Some(sent) && Some(sent) < self.at)
-        };
-        if quotes.is_none() && others.into_iter().any(came_later) {
-            // It may be the answer to a question that came after our request, so the request is made anew: then it is the
-            // last thing that a further `1` can mean.
-            let (nth, at) = (contacts.number_request(), self.channel.now().as_millis());
-            contacts.ask_to_confirm(&self.person, Confirmation { nth, since: None, at, ..pending });
-            self.send_confirmation(asked, nth);
-            return Ok(true);
-        }
-        // It confirms our own message, and that named the question.
-        let heard = Heard { message: self.message.id.clone(), at: self.at, names: Names::Message };
-        let reply = match words::read(&pending.said, asked.ask.short_id.as_str(), asked.question()) {
-            Meaning::Given(given) => Reply::Told { index: asked.next(), given, heard },
-            Meaning::Dismiss => Reply::ToldDismiss(heard),
-            Meaning::Unfit(_) | Meaning::Show => return Ok(false),
-        };
-        self.reply(asked, reply).await?;
-        contacts.confirmed(&self.person);
-        Ok(true)
+    /// Asks which of these the sender means.
+    pub(super) fn ask_which<'a>(&self, which: impl IntoIterator<Item = &'a Asked>) {
+        let list = which.into_iter().map(|a| (a.ask.short_id.to_string(), text::in_short(a.question())));
+        self.tell(About::Nothing(()), wording::which_one(&list.collect::<Vec<_>>()));
     }
 
     /// Says that an edit changes nothing, if the sender is asked or the message was an answer.
@@ -249,10 +175,13 @@ impl Incoming<'_> {
         self.tell(About::Ask(ask.id), text::tame(&told));
     }
 
-    async fn reply(&self, asked: &Asked, reply: Reply) -> Result<(), NotStored> {
+    pub(super) async fn reply(&self, asked: &Asked, reply: Reply) -> Result<(), NotStored> {
         let event = Event::Replied { source: Source::Route(asked.route), person: self.sender(asked), reply };
         match apply(self.broker, asked.ask.id, event).await? {
-            Some((ask, None)) => self.send_receipt(asked, &ask),
+            Some((ask, None)) => {
+                self.channel.0.contacts.confirmed(&self.person, ask.id);
+                self.send_receipt(asked, &ask);
+            }
             Some((ask, Some(Refusal::Settled { said, .. }))) => self.tell_too_late(&ask, said.as_deref()),
             Some((_, Some(Refusal::NotResponder { .. }))) | None => {}
             Some((_, Some(refusal))) => {

@@ -2,6 +2,8 @@
 //! which messages were dealt with, and what people have to be told yet. Kept in `state/channels/whatsapp.json` for 30 days. It decides nothing about
 //! asks.
 
+use super::callback_data::CallbackData;
+use super::confirmations::{Confirmation, Confirmations};
 use super::state_file::StateFile;
 use crate::clock::Clock;
 use crate::host::channel::NotStored;
@@ -50,8 +52,7 @@ struct Known {
     unclosed: BTreeMap<String, Unclosed>,
     /// The people who were told that they wrote before a question was asked, as `person ask question`.
     told_before: BTreeMap<String, Time>,
-    /// What people have been asked to confirm, by the name of the person.
-    confirmations: BTreeMap<String, Confirmation>,
+    confirmations: Confirmations,
     /// What people have to be told yet.
     notes: Vec<Note>,
     /// How far the platform's clock is ahead of ours, in milliseconds, as last seen.
@@ -62,6 +63,8 @@ struct Known {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum About {
+    /// It asks to confirm words about this question, as the request with that number: a quote of it answers no question.
+    Request { ask: AskId, question: usize, confirms: u8 },
     /// This question of an ask: a quote of the message means that question.
     Question { ask: AskId, question: usize },
     /// An ask as a whole. Earlier versions wrote no other.
@@ -73,36 +76,17 @@ pub(super) enum About {
 impl About {
     pub(super) fn ask(self) -> Option<AskId> {
         match self {
-            Self::Question { ask, .. } | Self::Ask(ask) => Some(ask),
+            Self::Request { ask, .. } | Self::Question { ask, .. } | Self::Ask(ask) => Some(ask),
             Self::Nothing(()) => None,
         }
     }
 
     pub(super) fn question(self) -> Option<usize> {
         match self {
-            Self::Question { question, .. } => Some(question),
+            Self::Request { question, .. } | Self::Question { question, .. } => Some(question),
             Self::Ask(_) | Self::Nothing(()) => None,
         }
     }
-}
-
-/// Words that may have been written before their question was displayed: one `1` makes them count.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Confirmation {
-    pub(super) ask: AskId,
-    pub(super) question: usize,
-    pub(super) said: String,
-    /// Tells our requests for confirmation apart.
-    #[serde(default)]
-    pub(super) nth: u8,
-    /// The id of our message that asks for the confirmation, once it has left.
-    #[serde(default)]
-    pub(super) note: Option<String>,
-    /// Only a message received later than this confirms it, in milliseconds by the platform's clock.
-    #[serde(default)]
-    pub(super) since: Option<i64>,
-    /// When we asked for the confirmation, in milliseconds by our clock.
-    pub(super) at: i64,
 }
 
 /// A text that a person has to be sent yet. It is stored with the message that it replies to: Meta does not send that one
@@ -302,27 +286,31 @@ impl Contacts {
 
     /// The person is asked to confirm what they said.
     pub(super) fn ask_to_confirm(&self, person: &str, confirmation: Confirmation) {
-        self.file.change().confirmations.insert(person.to_owned(), confirmation);
+        self.file.change().confirmations.ask(person, confirmation);
     }
 
-    /// What that person has been asked to confirm.
-    pub(super) fn to_confirm(&self, person: &str) -> Option<Confirmation> {
-        self.file.get().confirmations.get(person).cloned()
+    /// What that person has been asked to confirm: first what a `1` is most likely meant for.
+    pub(super) fn to_confirm(&self, person: &str) -> Vec<Confirmation> {
+        self.file.get().confirmations.of(person)
     }
 
-    /// The person has nothing to confirm any more.
-    pub(super) fn confirmed(&self, person: &str) {
-        self.file.change().confirmations.remove(person);
+    /// The person has nothing to confirm about that ask any more.
+    pub(super) fn confirmed(&self, person: &str, ask: AskId) {
+        self.file.change().confirmations.end(person, ask);
+    }
+
+    /// A message to that person is about to leave. `true`: this has to be stored, because something is to be confirmed.
+    pub(super) fn leaves(&self, person: &str, message: Option<&CallbackData>) -> bool {
+        let changed = self.file.get().confirmations.leaves(person, message);
+        if changed {
+            drop(self.file.change());
+        }
+        changed
     }
 
     /// Our request for confirmation had left by then; `told`: the platform itself says so.
     pub(super) fn confirmation_left(&self, person: &str, nth: u8, note: &str, by: Time, told: bool) {
-        if let Some(asked) = self.file.change().confirmations.get_mut(person).filter(|asked| asked.nth == nth) {
-            asked.note = Some(note.to_owned());
-            if told || asked.since.is_none() {
-                asked.since = Some(by.as_millis());
-            }
-        }
+        self.file.change().confirmations.left(person, nth, note, by, told);
     }
 
     /// When a message had certainly left whose call began at `called`. `date`: what the reply says that the
@@ -389,7 +377,7 @@ impl Known {
         self.about.retain(|_, (_, at)| *at >= before);
         self.unclosed.retain(|_, unclosed| unclosed.at >= before);
         self.told_before.retain(|_, at| *at >= before);
-        self.confirmations.retain(|_, asked| asked.at >= before.as_millis());
+        self.confirmations.forget(before);
     }
 }
 
@@ -439,7 +427,9 @@ mod tests {
         let folder = Dir::open(temp.path()).unwrap().ensure("channels", Access::PRIVATE).unwrap();
         folder.create("whatsapp.json", memory.to_string().as_bytes(), Access::PRIVATE).unwrap();
         let contacts = open(temp.path(), "106", NOW).unwrap();
-        let all = [("wamid.q", About::Question { ask, question: 1 }), ("wamid.n", About::Nothing(()))];
+        let request = About::Request { ask, question: 1, confirms: 3 };
+        let question = About::Question { ask, question: 1 };
+        let all = [("wamid.r", request), ("wamid.q", question), ("wamid.n", About::Nothing(()))];
         for (message, about) in all {
             contacts.is_about(message, about);
         }

@@ -9,6 +9,8 @@ mod answering;
 mod callback_data;
 mod client;
 mod closing;
+mod confirmations;
+mod confirming;
 mod contacts;
 mod deadline_text;
 mod errors;

@@ -146,6 +146,10 @@ impl Outbox {
     /// Sends a message in its slot.
     pub(super) async fn send_in(&self, slot: Slot, message: &Outgoing<'_>, attempt: u8) -> Sent {
         let Inner { client, contacts, log, rates, ctx, .. } = &*self.0;
+        if contacts.leaves(&slot.person, message.callback.as_ref()) {
+            // If this fails, a crash may lead to a needless or a missing question whether the person meant it.
+            let _not_stored = contacts.save().await;
+        }
         let called = ctx.clock().now();
         let reply = client.send(message, attempt).await;
         if reply.wa_id.is_some_and(|wa_id| contacts.learn(message.to, &wa_id)) {
@@ -205,10 +209,17 @@ impl Outbox {
             let message = Outgoing { to: &note.to, content: Content::Text(text), callback, quotes: None };
             match self.send(&message, 1).await {
                 Sent::Accepted(id, left) => {
-                    let about = |ask| About::Question { ask, question: note.question };
-                    self.0.contacts.is_about(&id, note.ask.map_or(About::Nothing(()), about));
+                    let (contacts, question) = (&self.0.contacts, note.question);
+                    contacts.is_about(
+                        &id,
+                        match (note.ask, &note.confirms) {
+                            (None, _) => About::Nothing(()),
+                            (Some(ask), Some((nth, _))) => About::Request { ask, question, confirms: *nth },
+                            (Some(ask), None) => About::Question { ask, question },
+                        },
+                    );
                     if let Some((nth, person)) = &note.confirms {
-                        self.0.contacts.confirmation_left(person, *nth, &id, left.by, false);
+                        contacts.confirmation_left(person, *nth, &id, left.by, false);
                     }
                     return true;
                 }

@@ -129,6 +129,19 @@ impl Reader<'_> {
         self.quoted_question(asked).is_some_and(|question| ended || question <= asked.next()) || ended && about()
     }
 
+    /// The request to confirm that the message quotes: its ask, its question and its number.
+    pub(super) fn quoted_request(&self) -> Option<(AskId, usize, u8)> {
+        match self.about.filter(|_| self.post_of.is_none()) {
+            Some(About::Request { ask, question, confirms }) => Some((ask, question, confirms)),
+            _ => None,
+        }
+    }
+
+    /// Whether the message quotes nothing that is about an ask, so that time decides what it can mean.
+    pub(super) fn names_nothing(&self) -> bool {
+        self.subject().is_none() && !self.quotes_unnamed()
+    }
+
     /// Whether the message quotes one that nothing has named yet.
     fn quotes_unnamed(&self) -> bool {
         self.message.quotes.is_some() && self.post_of.is_none() && self.about.is_none()

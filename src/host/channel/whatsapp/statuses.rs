@@ -49,9 +49,13 @@ impl Whatsapp {
             (Kind::Closing, Some(_)) => return self.closing_failed(&callback, &status, window).await,
             (Kind::Note | Kind::Confirmation, Some(_)) => return Ok(()),
             (kind @ (Kind::Closing | Kind::Note | Kind::Confirmation), None) => {
-                let closes = kind == Kind::Closing;
-                let question = About::Question { ask, question: callback.part };
-                contacts.is_about(&status.id, if closes { About::Ask(ask) } else { question });
+                let question = callback.part;
+                let about = match kind {
+                    Kind::Closing => About::Ask(ask),
+                    Kind::Confirmation => About::Request { ask, question, confirms: attempt },
+                    _ => About::Question { ask, question },
+                };
+                contacts.is_about(&status.id, about);
                 if kind == Kind::Closing {
                     let _no_task_waits = self.0.closings.send(callback);
                 }

@@ -37,7 +37,8 @@ pub(super) fn first_word(text: &str) -> String {
     split_first_word(text).0
 }
 
-fn split_first_word(text: &str) -> (String, &str) {
+/// The first word, and what comes after it.
+pub(super) fn split_first_word(text: &str) -> (String, &str) {
     let text = text.trim();
     let (first, rest) =
         text.split_at(text.find(|c: char| c.is_whitespace() || ":,;)".contains(c)).unwrap_or(text.len()));
@@ -168,6 +169,12 @@ pub(super) fn is_yes_or_no(text: &str) -> bool {
     let first = words.split([',', '.', '!', ' ']).next().unwrap_or_default();
     let listed = |text: &str| YES.contains(&text) || NO.contains(&text) || ["y", "n"].contains(&text);
     listed(words.trim().trim_end_matches(['.', '!'])) || listed(first) && words.split_whitespace().count() <= 3
+}
+
+/// Whether a text is a one and nothing else, however it is written.
+pub(super) fn is_one(text: &str) -> bool {
+    let plain = plain_digits(text);
+    plain.trim_matches(['#', '(', ')', '.', '!', ':']) == "1" || plain.eq_ignore_ascii_case(WORDS[0])
 }
 
 /// Labels and numbers with commas or "and" between them, if there is nothing else.
@@ -388,6 +395,16 @@ mod tests {
         }
         for word in ["1", "JWT tokens", "yes if the tests pass", "nobody", ""] {
             assert!(!is_yes_or_no(word), "{word}");
+        }
+    }
+
+    #[test]
+    fn a_one_is_a_one_however_it_is_written() {
+        for one in ["1", " 1. ", "1)", "(1)", "#1", "1!", "\u{661}", "1\u{fe0f}\u{20e3}", "One"] {
+            assert!(is_one(one), "{one}");
+        }
+        for other in ["", "2", "11", "1 2", "option 1", "k7 1", "yes", "."] {
+            assert!(!is_one(other), "{other}");
         }
     }
 

@@ -2,7 +2,7 @@
 //! most.
 
 use crate::harness::{SOON, World, choice, until};
-use crate::in_slack::{ALICE, CHANNEL, Mode, in_slack, write};
+use crate::in_slack::{ALICE, BOB, CHANNEL, Mode, in_slack, write};
 use askd_sim::slack::{Act, Fault, FaultKind, Goodbye, Message, Times, too_early};
 use serde_json::json;
 use std::collections::HashMap;
@@ -123,6 +123,29 @@ async fn a_reply_in_the_thread_of_a_card_whose_reply_was_lost_is_taken() {
     let response = world.response("r1").await;
     assert_eq!(response["result"]["answers"], json!({"Which?": "b"}));
     world.says(CHANNEL, &card.ts, "Answered: b").await;
+    world.all_closed(SOON).await;
+}
+
+/// While Slack has not said who the bot is, askd cannot tell whose thread it is: Slack has to send the reply again, but only
+/// where an unconfirmed card may be.
+#[tokio::test]
+async fn a_reply_in_a_thread_is_taken_although_slack_has_not_said_who_the_bot_is() {
+    let soon = vec![Duration::from_millis(200); 50];
+    let mut world = in_slack(Mode::Http).sim(|sim| sim.event_retries = soon).prepare().await;
+    world.slack.faults().next("auth.test", FaultKind::Status(503), 1_000);
+    world.begin().await;
+    let answered =
+        |status| world.slack.deliveries().iter().any(|delivery| delivery.status == Some(status)).then_some(());
+    let talk = world.slack.say(CHANNEL, ALICE, "Lunch?").expect("sent");
+    world.slack.reply_in_thread(CHANNEL, &talk.ts, BOB, "b").expect("sent");
+    until("talk to be acknowledged", SOON, || answered(200)).await;
+    let card = unconfirmed(&world, 500, 200).await;
+    assert!(answered(503).is_none(), "no card is unconfirmed while people talk");
+    world.slack.reply_in_thread(CHANNEL, &card.ts, ALICE, "b").expect("sent");
+    until("the reply to be refused for now", SOON, || answered(503)).await;
+    world.slack.faults().clear();
+    let response = world.response("r1").await;
+    assert_eq!(response["result"]["answers"], json!({"Which?": "b"}));
     world.all_closed(SOON).await;
 }
 

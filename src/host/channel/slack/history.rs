@@ -3,8 +3,10 @@
 use super::Slack;
 use super::client::CallError;
 use super::payload::Message;
+use crate::host::broker::{Broker, Filter};
+use crate::host::channel::NotStored;
 use crate::host::keyed_lock::KeyedLock;
-use askd_core::{Ask, AskId, Time};
+use askd_core::{Ask, AskId, ChannelName, Time, Widget, WidgetState};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -16,6 +18,8 @@ use tokio::sync::oneshot::error::TryRecvError;
 const PAGE: usize = 200;
 /// How many pages askd reads: what Slack allows in a minute.
 const PAGES: usize = 50;
+/// How many open asks are looked at for a card that is missed.
+const OPEN: usize = 10_000;
 /// How long before the ask was made the search begins, for clocks that differ.
 const EARLIER: Duration = Duration::from_secs(300);
 
@@ -81,7 +85,31 @@ struct ResponseMetadata {
     next_cursor: String,
 }
 
+/// The channels in which this ask may have a card that askd does not know yet.
+fn unconfirmed(ask: &Ask) -> Vec<String> {
+    let unsure = |widget: &&Widget| matches!(widget.state, WidgetState::Sent { .. } | WidgetState::Unknown { .. });
+    let routes = ask.widgets.iter().filter(unsure).map(|widget| &widget.route);
+    routes.filter(|route| route.channel == ChannelName::SLACK).map(|route| route.chat.clone()).collect()
+}
+
 impl Slack {
+    /// Whether a message of this user, under which there is a thread, is the bot's. Fails while Slack has not said who the
+    /// bot is, if askd does not know yet whether a card is in that channel: Slack sends the reply again.
+    pub(super) async fn is_bots(
+        &self,
+        broker: &Broker,
+        channel: &str,
+        user: Option<&String>,
+    ) -> Result<bool, NotStored> {
+        let Some(user) = user else { return Ok(false) };
+        if let Ok(bot) = self.bot().await {
+            return Ok(bot.user_id == *user);
+        }
+        let open = Filter { settled: Some(false), ..Filter::default() };
+        let missed = broker.page(open, OPEN, None, unconfirmed).await.asks;
+        if missed.iter().flatten().any(|chat| chat == channel) { Err(NotStored) } else { Ok(false) }
+    }
+
     /// Reads the history of this channel for messages of the ask.
     pub(super) async fn posted_messages(&self, ask: &Ask, chat: &str) -> Result<PostedMessages, CallError> {
         let mut told = self.0.looks.wait(ask, chat);

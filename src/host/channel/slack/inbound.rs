@@ -182,8 +182,7 @@ impl Inbound {
         self.broker.loaded().await;
         let parent = match self.broker.find_anywhere(|broker| broker.by_message(&channel, &thread_ts)).await {
             Some(ask) => Some(Parent { ask, is_text: false, is_open: false }),
-            None if self.slack.is_bot(parent_user_id.as_ref()).await => self.parent(&channel, &thread_ts).await?,
-            None => None,
+            None => self.parent(&channel, &thread_ts, parent_user_id.as_ref()).await?,
         };
         let Some(parent) = parent else { return Ok(()) };
         if !self.is_our_team(team_id.as_ref().or(team.as_ref())).await? {
@@ -263,7 +262,8 @@ impl Inbound {
     }
 
     /// Of a card that askd does not know yet, because the reply to its post was lost.
-    async fn parent(&self, channel: &str, ts: &str) -> Result<Option<Parent>, NotStored> {
+    async fn parent(&self, channel: &str, ts: &str, by: Option<&String>) -> Result<Option<Parent>, NotStored> {
+        let true = self.slack.is_bots(&self.broker, channel, by).await? else { return Ok(None) };
         match self.slack.parent(channel, ts).await {
             Ok(parent) => Ok(parent),
             Err(CallError::Refused { .. }) => Ok(None),

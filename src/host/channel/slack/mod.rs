@@ -191,10 +191,6 @@ impl Slack {
         Some(team == bot.team_id || bot.is_enterprise_install && bot.enterprise_id.as_deref() == Some(team))
     }
 
-    async fn is_bot(&self, user: Option<&String>) -> bool {
-        matches!(self.bot().await, Ok(bot) if user == Some(&bot.user_id))
-    }
-
     /// Opens a modal for a person who has just clicked, in the background. If Slack does not, the person is told.
     fn open_modal(&self, trigger_id: &str, view: &Value, chat: &str, user: &str, thread_ts: Option<&str>) {
         let (slack, chat, user, thread_ts) =

@@ -129,6 +129,42 @@ async fn a_late_answer_by_code_reaches_the_question_that_can_still_be_answered()
     world.shown(ADA, "Answered after the timeout: b by Ada").await;
 }
 
+/// An answer may begin with what happens to be the code of a question that has ended. Codes are shown while several are open.
+#[tokio::test]
+async fn an_old_code_does_not_take_the_answer_from_the_open_question() {
+    for seen in [false, true] {
+        let world = on_whatsapp(sim(), TO_ADA, "").await;
+        world.writes(ADA, "hello").await;
+        let asks = || world.ask("r2", json!({"questions": [{"question": "Which instance?"}]}));
+        world.ask("r1", choice("Which?", &["a", "b"]));
+        let first = world.shown(ADA, "Which?").await;
+        let code = world.open_of("r1")["short_id"].as_str().unwrap().to_owned();
+        if seen {
+            asks();
+            world.shown(ADA, "Which instance?").await;
+        }
+        world.phone.person_quotes(ADA, &first.id, "1");
+        world.shown(ADA, "Answered: a by Ada").await;
+        if !seen {
+            world.later(Duration::from_secs(2));
+            asks();
+            world.shown(ADA, "Which instance?").await;
+        }
+        world.quiet(1).await;
+        world.later(Duration::from_secs(15));
+        let said = format!("{code} please");
+        world.writes(ADA, &said).await;
+        if seen {
+            world.shown(ADA, "Which question do you mean?").await;
+            assert!(world.response_now("r2").is_none());
+            world.later(Duration::from_secs(5));
+            world.writes(ADA, "please").await;
+        }
+        let answer = world.response("r2").await["result"]["answers"]["Which instance?"].clone();
+        assert_eq!(answer, if seen { "please" } else { &said });
+    }
+}
+
 #[tokio::test]
 async fn what_is_written_in_a_group_or_forwarded_is_nobodys_answer() {
     let (world, question) = asked().await;

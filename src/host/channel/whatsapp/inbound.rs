@@ -12,7 +12,7 @@ use crate::host::broker::{Broker, Named};
 use crate::host::channel::{NotStored, apply, load};
 use crate::sabotage::{crash_point, on};
 use askd_core::{
-    Ask, AskId, ChannelName, Event, Given, Heard, Names, Person, Reply, Responders, ShortId, Source, Time, Via,
+    Ask, AskId, ChannelName, Event, Given, Heard, Names, Outcome, Person, Reply, Responders, ShortId, Source, Time, Via,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -202,8 +202,27 @@ impl Incoming<'_> {
         ended.dedup();
         ended.retain(|id| asked.iter().all(|asked| asked.ask.id != *id));
         asked.extend(self.find(ended, |ask| !ask.is_blocked()).await?);
+        let code = words::first_word(reader.said);
+        for asked in asked.iter_mut().filter(|asked| !asked.is_open() && asked.ask.short_id.as_str() == code) {
+            asked.code_seen = self.may_have_seen_code(&asked.ask).await?;
+        }
         asked.sort_by_key(|asked| (!asked.is_open(), asked.ask.created_at, asked.ask.id));
         Ok(asked)
+    }
+
+    /// Whether the sender may have seen the code of an ask that has ended. Codes are shown while several asks are open, and
+    /// with an ask that can be answered late.
+    async fn may_have_seen_code(&self, ended: &Ask) -> Result<bool, NotStored> {
+        let mut others = self.broker.asked_of(&self.ids);
+        others.extend(self.broker.ended_since(&self.ids, ended.created_at));
+        others.retain(|id| *id != ended.id);
+        for id in others {
+            let beside = |other: Arc<Ask>| Some(other.created_at) < ended.settled_at();
+            if load(self.broker, id).await?.is_some_and(beside) {
+                return Ok(true);
+            }
+        }
+        Ok(matches!(ended.outcome(), Some(Outcome::TimedOut)))
     }
 
     /// Those of these asks that the sender may answer.

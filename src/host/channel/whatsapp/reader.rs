@@ -3,7 +3,7 @@
 
 use super::contacts::About;
 use super::payload::Message;
-use super::resolve::{self, Candidate, State, Target, Times};
+use super::resolve::{self, Candidate, Fit, State, Target, Times};
 use super::words;
 use askd_core::{
     Ask, AskId, ChannelName, Heard, Names, Question, Responders, Sending, Time, Widget, WidgetState, wording,
@@ -17,6 +17,8 @@ pub(super) struct Asked {
     pub(super) person: String,
     /// It may have a message in the chat whose id we do not know yet.
     nameless: bool,
+    /// The person may have seen its code.
+    pub(super) code_seen: bool,
 }
 
 /// A message, with what is known before it is read.
@@ -66,7 +68,7 @@ impl Asked {
         // A question that was sent again may be in the chat twice.
         let again = widget.attempt > widget.one_by_one.first_attempt.max(1);
         let unsure = again || matches!(widget.state, WidgetState::Sent { .. } | WidgetState::Unknown { .. });
-        Some(Self { route, person, nameless: sent_to_them && unsure, ask })
+        Some(Self { route, person, nameless: sent_to_them && unsure, code_seen: true, ask })
     }
 
     /// Whether it waits for an answer.
@@ -106,6 +108,14 @@ impl Reader<'_> {
     /// Whether the words would answer the next question of that ask, or dismiss it.
     pub(super) fn would_answer(&self, asked: &Asked) -> bool {
         matches!(self.meaning(asked), words::Meaning::Given(_) | words::Meaning::Dismiss)
+    }
+
+    fn fit(&self, asked: &Asked) -> Fit {
+        match asked.question().choice(self.said.trim()) {
+            Some(_) => Fit::Label,
+            None if self.would_answer(asked) => Fit::Answer,
+            None => Fit::No,
+        }
     }
 
     /// The ask that the quoted message is about.
@@ -204,7 +214,8 @@ impl Reader<'_> {
                 messages: quotes.filter(|_| self.quotes(asked)).into_iter().collect(),
                 nameless: asked.nameless,
                 begun: ask.sending(asked.route, &asked.person, asked.next()).is_some(),
-                label: asked.question().choice(self.said.trim()).is_some(),
+                fit: self.fit(asked),
+                code_seen: asked.code_seen,
                 times: self.times(asked),
                 state: state(asked),
             }

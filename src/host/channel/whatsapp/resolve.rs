@@ -36,10 +36,23 @@ pub(super) struct Candidate<'a> {
     pub(super) nameless: bool,
     /// Its question is on its way, or was sent.
     pub(super) begun: bool,
-    /// The message says nothing but the name of one of its options.
-    pub(super) label: bool,
+    pub(super) fit: Fit,
+    /// The person may have seen its code.
+    pub(super) code_seen: bool,
     pub(super) times: Times,
     pub(super) state: State,
+}
+
+/// What the message as a whole is to the question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Fit {
+    /// It neither answers nor dismisses it.
+    #[default]
+    No,
+    /// It answers or dismisses it.
+    Answer,
+    /// It is nothing but the name of one of the options.
+    Label,
 }
 
 /// When a question was sent. All times are by the platform's clock.
@@ -86,7 +99,11 @@ pub(super) enum Target {
 
 /// See the module.
 pub(super) fn resolve(message: &Message<'_>, candidates: &[Candidate<'_>]) -> Target {
-    let coded = message.code.and_then(|code| coded(message, code, candidates));
+    let coded = match message.code.map(|code| coded(message, code, candidates)) {
+        Some(Target::One(at)) => Some(at),
+        Some(doubt @ Target::Which(_)) if message.quotes.is_none() => return doubt,
+        Some(_) | None => None,
+    };
     let Some(quoted) = message.quotes else {
         return coded.map_or_else(|| unnamed(message, candidates), |at| judged(message, at, candidates));
     };
@@ -97,7 +114,9 @@ pub(super) fn resolve(message: &Message<'_>, candidates: &[Candidate<'_>]) -> Ta
         several => coded.filter(|coded| several.contains(coded)),
     };
     match (known.or(only), coded) {
-        (Some(at), Some(other)) if at != other && !candidates[at].label && !candidates[other].has_ended() => {
+        (Some(at), Some(other))
+            if at != other && candidates[at].fit != Fit::Label && !candidates[other].has_ended() =>
+        {
             Target::Which(vec![at, other])
         }
         (Some(at), _) => Target::One(at),
@@ -139,18 +158,25 @@ fn eligible(message: &Message<'_>, candidates: &[Candidate<'_>]) -> Vec<usize> {
     candidates.iter().enumerate().filter(there).map(|(at, _)| at).collect()
 }
 
-/// The ask with that code: an open one, else one that can still be answered, else the one that ended last.
-fn coded(message: &Message<'_>, code: &str, candidates: &[Candidate<'_>]) -> Option<usize> {
+/// The ask with that code: an open one, else one that can still be answered, else the one that ended last. `Nothing`: the
+/// word is no code.
+fn coded(message: &Message<'_>, code: &str, candidates: &[Candidate<'_>]) -> Target {
     let rank = |candidate: &Candidate<'_>| match candidate.state {
         State::Open => (2, None),
         State::Late { at } => (1, Some(at)),
         State::Ended { at, .. } => (0, Some(at)),
     };
     let of = candidates.iter().enumerate().filter(|(_, candidate)| candidate.code == code);
-    let (at, found) = of.max_by_key(|(_, candidate)| rank(candidate))?;
-    // An option of an open question may look like an old code.
-    let label = || eligible(message, candidates).iter().any(|at| candidates[*at].label);
-    (!found.has_ended() || !label()).then_some(at)
+    let Some((at, found)) = of.max_by_key(|(_, candidate)| rank(candidate)) else { return Target::Nothing };
+    // The answer to an open question may begin with what looks like an old code.
+    let open = eligible(message, candidates);
+    if !found.has_ended() || !open.iter().any(|at| candidates[*at].fit != Fit::No) {
+        Target::One(at)
+    } else if found.code_seen && !open.iter().any(|at| candidates[*at].fit == Fit::Label) {
+        Target::Which(open)
+    } else {
+        Target::Nothing
+    }
 }
 
 /// The open ones with a message whose id we do not know yet: the message must quote one of these.
@@ -259,6 +285,8 @@ mod tests {
         let unsent = || Candidate { times: Times::default(), begun: false, ..a() };
         let on_its_way = || Candidate { begun: true, nameless: true, ..unsent() };
         let late = || Candidate { state: State::Late { at: at(50) }, ..a() };
+        let takes = || Candidate { fit: Fit::Answer, ..b() };
+        let seen = || Candidate { code_seen: true, ..ended("k7", &["a1"], 0, 60, true) };
         let slow = |delivered: Option<i64>| {
             let times = Times { delivered: delivered.map(at), ..a().times };
             Candidate { times, ..a() }
@@ -362,9 +390,23 @@ mod tests {
                 One(1),
             ),
             (
+                "words that begin with an old code that was never shown",
+                coded_at("k7", 900),
+                vec![takes(), ended("k7", &["a1"], 0, 60, true)],
+                One(0),
+            ),
+            (
+                "words that begin with an old code that was shown",
+                coded_at("k7", 900),
+                vec![takes(), seen()],
+                Which(vec![0]),
+            ),
+            ("the same, and it is no answer to what is open", coded_at("k7", 900), vec![b(), seen()], One(1)),
+            ("the same, and what is open was asked later", coded_at("k7", 70), vec![takes(), seen()], One(1)),
+            (
                 "an option that looks like an old code",
                 coded_at("k7", 900),
-                vec![Candidate { label: true, ..b() }, ended("k7", &[], 1, 5, false)],
+                vec![Candidate { fit: Fit::Label, ..b() }, ended("k7", &[], 1, 5, false)],
                 One(0),
             ),
             ("the phone was off for 30 s", words(35), vec![slow(Some(30))], One(0)),
@@ -413,13 +455,15 @@ mod tests {
             sent,
             delivered,
         });
-        (state, code, messages, times, any::<[bool; 3]>()).prop_map(
-            |(state, code, messages, times, [nameless, begun, label])| Candidate {
+        let fit = prop_oneof![Just(Fit::No), Just(Fit::Answer), Just(Fit::Label)];
+        (state, code, messages, times, fit, any::<[bool; 3]>()).prop_map(
+            |(state, code, messages, times, fit, [nameless, begun, code_seen])| Candidate {
                 code,
                 messages,
                 nameless,
                 begun,
-                label,
+                fit,
+                code_seen,
                 times,
                 state,
             },

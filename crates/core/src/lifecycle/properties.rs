@@ -4,7 +4,7 @@
 use super::*;
 use crate::{
     Capabilities, ChannelName, Choice, Draft, Given, Heard, Kind, Names, Questions, Reason, Reply, Responders, Route,
-    Trouble, Via,
+    TimeoutPolicy, Trouble, Via,
 };
 use proptest::prelude::*;
 use std::time::Duration;

@@ -185,6 +185,18 @@ impl Remote {
     }
 }
 
+/// What a client reads while second after second passes.
+fn while_time_passes<T: Send>(world: &World, read: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| {
+        let reading = scope.spawn(read);
+        while !reading.is_finished() {
+            world.later(SECOND);
+            thread::sleep(Duration::from_millis(20));
+        }
+        reading.join().unwrap()
+    })
+}
+
 #[test]
 fn a_client_with_a_token_asks_hears_of_progress_comes_back_and_has_its_answer() {
     let remote = Remote::new();
@@ -198,15 +210,14 @@ fn a_client_with_a_token_asks_hears_of_progress_comes_back_and_has_its_answer() 
     remote.world.one_open();
     remote.world.later(SECOND * 15);
     call.comment();
-    remote.world.later(SECOND * 15);
-    let progress = call.message().unwrap();
+    // It begins to wait a moment after its question is there.
+    let progress = while_time_passes(&remote.world, || call.message()).unwrap();
     assert_eq!(
         (&progress["method"], &progress["params"]["progressToken"]),
         (&json!("notifications/progress"), &json!(2))
     );
     assert_eq!(progress["params"]["message"], "waiting for a person to answer");
-    remote.world.later(SECOND * 10);
-    let pending = call.told();
+    let pending = while_time_passes(&remote.world, || call.told());
     pending.assert_pending();
     // The exact call again is the same question.
     let mut again = client.begin(3, "ask_user", &go(60_000));

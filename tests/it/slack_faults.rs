@@ -333,6 +333,9 @@ async fn a_closing_that_is_refused_is_tried_until_an_operator_has_mended_it_also
             assert_eq!(world.stop().await, Some(0));
             world.begin().await;
         } else {
+            // The pause before the next try may begin a moment after the log says why.
+            world.later(Duration::from_secs(301));
+            world.step().await;
             world.later(Duration::from_secs(301));
         }
         world.says(CHANNEL, &card.ts, "Answered: a").await;

@@ -22,7 +22,7 @@ use hyper_util::service::TowerToHyperService;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -134,7 +134,8 @@ pub async fn serve(
         });
         let (connection, counted) = (connection.clone(), connections.token());
         let (acceptor, stop) = (tls.as_ref().map(Tls::acceptor), ctx.clone());
-        let serving = async move {
+        // On the heap, like what it waits for: each future around either would have room for it, too.
+        let serving = Box::pin(async move {
             let _counted = counted;
             let stream = match acceptor {
                 None => Either::Left(stream),
@@ -144,7 +145,7 @@ pub async fn serve(
                     _ => return,
                 },
             };
-            let mut serving = pin!(connection.serve_connection(TokioIo::new(stream), service));
+            let mut serving = Box::pin(connection.serve_connection(TokioIo::new(stream), service));
             // A broken connection concerns only its client. A request that has come is read before the stop is looked at.
             tokio::select! {
                 biased;
@@ -152,7 +153,7 @@ pub async fn serve(
                 () = stop.stopping() => serving.as_mut().graceful_shutdown(),
             }
             let _ended = serving.await;
-        };
+        });
         ctx.serve(async move {
             let _ended = dropped.run_until_cancelled(serving).await;
         });

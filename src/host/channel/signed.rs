@@ -24,6 +24,8 @@ const MAX_UNVERIFIED: usize = 512;
 const MAX_UNVERIFIED_BYTES: usize = 8 * 1024 * 1024;
 /// How many verified webhooks may be in work at a time. askd tells the senders of others to send them again.
 const MAX_IN_WORK: usize = 512;
+/// The room for a body that is made at once, in bytes.
+const USUAL_BODY: usize = 256 * 1024;
 
 /// How a platform signs its webhooks. Implemented by the state of its routes.
 pub(super) trait Platform: Sync {
@@ -108,7 +110,7 @@ impl Webhooks {
             return Err(TOO_LARGE);
         }
         let place = Place::take(&self.unverified);
-        let reading = self.clock.timeout(BODY_TIMEOUT, read(body, P::MAX_BODY, &place));
+        let reading = self.clock.timeout(BODY_TIMEOUT, read(body, length, P::MAX_BODY, &place));
         let body = tokio::select! {
             biased;
             body = reading => body.unwrap_or(Err(TOO_SLOW))?,
@@ -123,9 +125,10 @@ impl Webhooks {
     }
 }
 
-async fn read(body: Body, max: usize, place: &Place) -> Result<Vec<u8>, Refused> {
+async fn read(body: Body, length: Option<usize>, max: usize, place: &Place) -> Result<Vec<u8>, Refused> {
     let mut chunks = body.into_data_stream();
-    let mut body = Vec::new();
+    // What is not written to yet takes no memory, and what grows leaves holes behind.
+    let mut body = Vec::with_capacity(length.unwrap_or_default().min(USUAL_BODY));
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.map_err(|_cut_off| TOO_LARGE)?;
         if body.len() + chunk.len() > max {

@@ -119,7 +119,10 @@ impl Broker {
             self.take_in(&stored);
             if stored.settled && self.is_shared() {
                 // People wait for what the open ones owe, and nobody for what is kept, which may be very much.
-                open_ones.call_once(|| self.begin_what_is_owed());
+                open_ones.call_once(|| {
+                    let broker = self.clone();
+                    self.0.ctx.spawn(async move { broker.do_what_is_owed().await });
+                });
                 gate("start.kept");
             }
         })?;
@@ -189,10 +192,10 @@ impl Broker {
         group.map_or(Ok(None), |group| self.0.store.load(&group, id))
     }
 
-    /// Does what is undone for the asks that are known by now, in the background.
-    fn begin_what_is_owed(&self) {
-        let (owing, broker) = (self.lanes().owing(), self.clone());
-        self.0.ctx.spawn(async move { broker.in_turn(owing.into_iter().map(|id| (id, Event::Tick))).await });
+    /// Does what is undone for the asks that are known by now. Whatever happens to one of them, that comes first.
+    async fn do_what_is_owed(&self) {
+        let owing = self.lanes().owing();
+        self.in_turn(owing.into_iter().map(|id| (id, Event::Tick))).await;
     }
 
     /// Does what the stored asks still owe, in the background.
@@ -201,15 +204,14 @@ impl Broker {
         for id in late.superseded().filter(|_| leads) {
             self.apply_later(id, Event::Requested(Relation::Supersedes));
         }
-        let (owing, mut open, crowded) = {
+        let (mut open, crowded) = {
             let index = self.index();
-            (self.lanes().owing(), index.open(), if leads { index.all_crowded() } else { Vec::new() })
+            (index.open(), if leads { index.all_crowded() } else { Vec::new() })
         };
         open.retain(|group, _| self.does_folder_work(group));
         let broker = self.clone();
         self.0.ctx.spawn(async move {
-            // Whatever happens to an ask, what is undone for it comes first.
-            broker.in_turn(owing.into_iter().map(|id| (id, Event::Tick))).await;
+            broker.do_what_is_owed().await;
             broker.tell_deadlines(open).await;
             broker.in_turn(crowded.into_iter().map(|id| (id, Event::Crowded))).await;
         });

@@ -14,19 +14,18 @@ use askd_core::{Heard, Names, Reply, Time, wording};
 impl Incoming<'_> {
     /// Asks whether the sender meant this question: they may have written before their phone showed it.
     pub(super) fn ask_to_confirm(&self, reader: &Reader<'_>, asked: &Asked) {
-        let (ask, question, said) = (asked.ask.id, asked.next(), reader.said.to_owned());
-        let (nth, note, since, after) = (0, None, None, After::Nothing);
-        let nth = self.request(Confirmation { ask, question, said, nth, note, since, after, at: 0 });
+        let nth = self.request(asked, reader.said);
         let text = text::tame(&wording::did_you_mean(&text::in_short(asked.question())));
         self.send_request(asked, nth, text);
     }
 
-    /// Keeps what is to be confirmed by a new request. The number of that request.
-    fn request(&self, waiting: Confirmation) -> u8 {
+    /// Keeps the words that a new request is about. The number of that request.
+    fn request(&self, asked: &Asked, said: &str) -> u8 {
         let contacts = &self.channel.0.contacts;
+        let (ask, question, said) = (asked.ask.id, asked.next(), said.to_owned());
         let (nth, at) = (contacts.number_request(), self.channel.now().as_millis());
         let (note, since, after) = (None, None, After::Nothing);
-        contacts.ask_to_confirm(&self.person, Confirmation { nth, note, since, after, at, ..waiting });
+        contacts.ask_to_confirm(&self.person, Confirmation { ask, question, said, nth, note, since, after, at });
         nth
     }
 
@@ -38,8 +37,8 @@ impl Incoming<'_> {
 
     /// Asks once more. If something else has left since the request, this is another one: then it is the last thing that a
     /// further `1` can mean.
-    fn ask_again(&self, asked: &Asked, waiting: Confirmation, text: String) {
-        let nth = if waiting.after == After::Nothing { waiting.nth } else { self.request(waiting) };
+    fn ask_again(&self, asked: &Asked, waiting: &Confirmation, text: String) {
+        let nth = if waiting.after == After::Nothing { waiting.nth } else { self.request(asked, &waiting.said) };
         self.send_request(asked, nth, text);
     }
 
@@ -87,7 +86,7 @@ impl Incoming<'_> {
             } else {
                 wording::confirm_or_quote(&said)
             };
-            self.ask_again(asked, waiting.clone(), text);
+            self.ask_again(asked, waiting, text);
             return Ok(true);
         }
         // It confirms our own message, and that named the question.

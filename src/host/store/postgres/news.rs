@@ -55,29 +55,38 @@ struct Seen {
     pins: Vec<PinRow>,
 }
 
+/// What has changed since `$1`. A number that this server has not reached came with a row from another server, and says nothing here: such
+/// a row has not changed since.
+macro_rules! changed {
+    () => {
+        "changed >= $1::text::xid8 and changed < pg_snapshot_xmax(pg_current_snapshot())"
+    };
+}
+
 /// One statement, because each takes a round trip or two: `$1` is the transaction since which it looks, `$2` the same for how many asks
-/// each group was given, and `$3` whether it lists all that is open. A number that this server has not reached came with a row from
-/// another server, and says nothing here: such a row has not changed since.
-const LOOK: &str = "select json_build_object(
+/// each group was given, and `$3` whether it lists all that is open.
+const LOOK: &str = concat!(
+    "select json_build_object(
     'since', pg_snapshot_xmin(pg_current_snapshot())::text,
     'era', (select mark from askd.era),
     'rows', (select coalesce(json_agg(json_build_array(id, operations[1])), '[]') from (
                  select id, operations from askd.asks
-                     where changed >= $1::text::xid8 and changed < pg_snapshot_xmax(pg_current_snapshot()) or $3 and not settled
+                     where ", changed!(), " or $3 and not settled
                  union all select id, operations from askd.settled
-                     where changed >= $1::text::xid8 and changed < pg_snapshot_xmax(pg_current_snapshot())
+                     where ", changed!(), "
              ) as kept),
     'gone', (select coalesce(json_agg(id), '[]') from askd.gone
-             where changed >= $1::text::xid8 and changed < pg_snapshot_xmax(pg_current_snapshot())),
+             where ", changed!(), "),
     'allowed', (select coalesce(json_agg(json_build_array(group_name, question, at, by::text) order by group_name, question), '[]')
-                from askd.allowed where changed >= $1::text::xid8 and changed < pg_snapshot_xmax(pg_current_snapshot())),
+                from askd.allowed where ", changed!(), "),
     'documents', (select coalesce(json_agg(name), '[]') from askd.documents
-                  where changed >= $1::text::xid8 and changed < pg_snapshot_xmax(pg_current_snapshot())),
+                  where ", changed!(), "),
     'given', (select coalesce(json_agg(json_build_array(group_name, accepted)), '[]') from askd.counts
               where changed >= $2::text::xid8 and (changed < pg_snapshot_xmax(pg_current_snapshot()) or $2 = '0')),
     'pins', (select coalesce(json_agg(json_build_array(group_name, node, strange)), '[]') from askd.pins
-             where changed >= $1::text::xid8 and changed < pg_snapshot_xmax(pg_current_snapshot()))
-)::text";
+             where ", changed!(), ")
+)::text"
+);
 
 /// A row of `askd.allowed`: group, question, time, person.
 type AllowedRow = (String, String, i64, String);

@@ -31,6 +31,8 @@ const STEP: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_millis(250);
 /// A daemon that has done nothing for this long waits for its clock, for a person or for a disk.
 const IDLE: Duration = Duration::from_millis(25);
+/// How long a jump of the clock waits for a daemon that is not idle.
+const BUSY: Duration = Duration::from_secs(2);
 
 /// What stands beside a daemon in place of a chat platform, with a clock of its own.
 pub(crate) trait StandIn {
@@ -197,7 +199,10 @@ impl Daemon {
     }
 
     /// Lets time pass: at once where the clock can be moved.
-    pub(crate) fn later(&self, by: Duration) {
+    fn later(&self, by: Duration, beside: &[&dyn StandIn]) {
+        for stand_in in beside {
+            stand_in.advance(by);
+        }
         match &self.life {
             Life::Here(here) => here.hand.advance(by),
             Life::Process(_) => std::thread::sleep(by),
@@ -256,20 +261,30 @@ impl Daemon {
 
     /// Waits a moment; if the daemon is idle all the while, moves its clock a step. Returns how much time passed.
     pub(crate) async fn step(&self, beside: &[&dyn StandIn]) -> Duration {
+        if !self.idle(beside).await {
+            return IDLE;
+        }
+        self.later(STEP, beside);
+        IDLE + STEP
+    }
+
+    /// Lets time pass once nothing is on its way: a jump of the clock is the end of whatever is half done. A daemon
+    /// that is busy for `BUSY` is busy for good.
+    pub(crate) async fn time_passes(&self, by: Duration, beside: &[&dyn StandIn]) {
+        let began = Instant::now();
+        while matches!(self.life, Life::Here(_)) && !self.idle(beside).await && began.elapsed() < BUSY {}
+        self.later(by, beside);
+    }
+
+    /// Whether it does nothing for a moment.
+    async fn idle(&self, beside: &[&dyn StandIn]) -> bool {
         let before = self.parked();
         // On a busy machine the daemon may wait for a call that the stand-in has not read yet.
         for stand_in in beside {
             round_trip(&stand_in.url()).await;
         }
         tokio::time::sleep(IDLE).await;
-        if before.is_none() || self.parked() != before {
-            return IDLE;
-        }
-        for stand_in in beside {
-            stand_in.advance(STEP);
-        }
-        self.later(STEP);
-        IDLE + STEP
+        before.is_some() && self.parked() == before
     }
 
     /// Its process.

@@ -326,12 +326,15 @@ impl World {
         slack.into_iter().chain(self.phone.0.as_ref().map(|phone| phone as &dyn StandIn)).collect()
     }
 
-    /// Lets time pass, at the stand-ins too: at once where the clock can be moved.
+    /// Lets time pass, at the stand-ins too, once nothing is on its way: at once where the clock can be moved.
+    pub(crate) async fn time_passes(&self, by: Duration) {
+        self.daemon().time_passes(by, &self.stand_ins()).await;
+    }
+
+    /// The same for a world without stand-ins, which needs no runtime.
     pub(crate) fn later(&self, by: Duration) {
-        for stand_in in self.stand_ins() {
-            stand_in.advance(by);
-        }
-        self.daemon().later(by);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(self.time_passes(by));
     }
 
     /// Moves the daemon's clock.

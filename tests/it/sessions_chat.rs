@@ -100,7 +100,7 @@ fn response_path(world: &World, request_id: &str) -> PathBuf {
 async fn late_card(world: &World, request_id: &str, ask: Value) -> Card {
     world.ask(request_id, briefly(ask));
     let card = world.card(CHANNEL).await;
-    world.later(SHORTEST);
+    world.time_passes(SHORTEST).await;
     assert_eq!(take(world, request_id).await["result"]["status"], "timeout");
     world.says(CHANNEL, &card.ts, STILL).await
 }
@@ -214,7 +214,7 @@ async fn when_the_time_for_late_answers_is_over_the_card_closes_and_a_click_is_g
     world.ask("r1", briefly(choice("Which?", &["React", "Vue"])));
     let card = world.card(CHANNEL).await;
     let stale = click_of(&world, &card, "pick:0:1", ALICE);
-    world.later(SHORTEST);
+    world.time_passes(SHORTEST).await;
     assert_eq!(take(&world, "r1").await["result"]["status"], "timeout");
     let over = || world.slack.message(CHANNEL, &card.ts).filter(|now| now.text == "Timed out");
     let over = world.passes(PATIENCE, "the card to close", over).await;
@@ -265,7 +265,7 @@ async fn under_abort_task_the_card_says_that_the_session_was_stopped() {
     let world = with_session(&stops, "on_timeout = \"abort_task\"").await;
     world.ask("r1", briefly(choice("Which?", &["React", "Vue"])));
     let card = world.card(CHANNEL).await;
-    world.later(SHORTEST);
+    world.time_passes(SHORTEST).await;
     world.says(CHANNEL, &card.ts, "Timed out · ").await;
     let _told = std::fs::File::create(go).unwrap();
     assert!(stop.ran().await.contains("ASKD_REASON=ask_user_timeout\n"));
@@ -286,17 +286,17 @@ async fn what_is_not_collected_for_ten_minutes_is_said_until_it_is() {
     world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.unwrap();
     world.response_within("r1", PATIENCE).await;
     world.all_closed(PATIENCE).await;
-    world.later(Duration::from_secs(590));
+    world.time_passes(Duration::from_secs(590)).await;
     // Whatever came of that was done before what is asked now is up.
     world.ask("r2", choice("And now?", &["yes", "no"]));
     world.card(CHANNEL).await;
     assert_eq!(updates(&world).len(), 1);
-    world.later(Duration::from_secs(11));
+    world.time_passes(Duration::from_secs(11)).await;
     let overdue = "The agent has not collected it yet.";
     let said = world.says(CHANNEL, &card.ts, overdue).await.visible_text();
     assert!(said.contains("*React* by <@U0ALICE>"), "{said}");
     take(&world, "r1").await;
-    world.later(Duration::from_secs(10));
+    world.time_passes(Duration::from_secs(10)).await;
     let plain = || world.slack.message(CHANNEL, &card.ts).filter(|now| !now.visible_text().contains(overdue));
     let plain = world.passes(PATIENCE, "the remark to go away", plain).await;
     assert!(plain.visible_text().contains("*React* by <@U0ALICE>"));
@@ -322,7 +322,7 @@ async fn phone_with_session(session: &str) -> World {
 async fn late_question(world: &World, id: &str, text: &str) -> (Said, Said) {
     world.ask(id, briefly(choice(text, &["React", "Vue"])));
     let question = world.shown(ADA, text).await;
-    world.later(SHORTEST);
+    world.time_passes(SHORTEST).await;
     assert_eq!(result(&world.response(id).await), ("timeout", "timeout"));
     let about = |said: &Said| said.outgoing && said.quotes.as_ref() == Some(&question.id);
     let closing = || world.phone.messages_to(ADA).into_iter().find(|said| about(said) && said.stage.shown());
@@ -449,7 +449,7 @@ async fn a_closing_message_that_had_to_wait_says_what_has_become_of_it_since() {
     world.taken(&sticker).await;
     let hint = world.shown(ADA, said::ONLY_TEXT).await;
     lapse(&world, &hint.id).await;
-    world.later(SHORTEST);
+    world.time_passes(SHORTEST).await;
     world.response("r1").await;
     let body = json!({"answers": {"Which framework?": "Vue"}});
     assert_eq!(world.call("POST", &format!("/asks/{id}/answer"), Some(&body)).0, 200);

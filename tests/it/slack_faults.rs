@@ -201,7 +201,7 @@ async fn a_card_that_is_found_late_says_until_when_it_can_be_answered_now() {
     let world = in_slack(Mode::Http).start().await;
     let card = unconfirmed(&world, 500, 200).await;
     is_missed(&world).await;
-    world.later(Duration::from_secs(20));
+    world.time_passes(Duration::from_secs(20)).await;
     world.slack.faults().clear();
     world.stored(&card.ts).await;
     let said = card.visible_text();
@@ -334,9 +334,9 @@ async fn a_closing_that_is_refused_is_tried_until_an_operator_has_mended_it_also
             world.begin().await;
         } else {
             // The pause before the next try may begin a moment after the log says why.
-            world.later(Duration::from_secs(301));
+            world.time_passes(Duration::from_secs(301)).await;
             world.step().await;
-            world.later(Duration::from_secs(301));
+            world.time_passes(Duration::from_secs(301)).await;
         }
         world.says(CHANNEL, &card.ts, "Answered: a").await;
         world.all_closed(SOON).await;

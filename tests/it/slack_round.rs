@@ -86,7 +86,7 @@ async fn the_other_ends_are_said_on_the_card_too() {
     third["timeoutMs"] = json!(10_000);
     world.ask("r3", third);
     let third = world.card(CHANNEL).await;
-    world.later(SHORTEST);
+    world.time_passes(SHORTEST).await;
     let response = world.response("r3").await;
     assert_eq!(response["result"]["status"], "timeout");
     let closed = world.says(CHANNEL, &third.ts, "Timed out").await;

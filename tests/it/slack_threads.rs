@@ -98,7 +98,7 @@ async fn with_a_missing_card() -> (World, Message) {
 #[tokio::test]
 async fn a_reminder_finds_out_that_the_card_is_gone() {
     let (world, card) = with_a_missing_card().await;
-    world.later(Duration::from_secs(31));
+    world.time_passes(Duration::from_secs(31)).await;
     let again = another(&world, &card.ts).await;
     let other = |message: &Message| message.ts != again.ts && message.ts != card.ts;
     assert!(world.slack.messages(CHANNEL).iter().all(|message| !other(message)), "no reminder without its card");
@@ -113,7 +113,7 @@ async fn a_reminder_whose_thread_is_gone_brings_the_card_back() {
     let faults = world.slack.faults();
     faults.next("conversations.history", FaultKind::Error("fatal_error".into()), 1);
     faults.next("chat.postMessage", FaultKind::Error("thread_not_found".into()), 1);
-    world.later(Duration::from_secs(31));
+    world.time_passes(Duration::from_secs(31)).await;
     let again = another(&world, &card.ts).await;
     let posts = world.slack.calls().into_iter().filter(|call| call.method == "chat.postMessage");
     assert_eq!(posts.count(), 3, "the card, the reminder that was refused, and the card again");

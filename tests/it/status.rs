@@ -102,7 +102,7 @@ async fn a_refused_token_is_named_with_its_fix_and_a_connection_that_is_back_is_
     assert!(away["since"].is_string() && away["fix"].as_str().unwrap().contains("Bot User OAuth Token"), "{away}");
     let (_, ready) = world.raw("GET", "/readyz", "", "");
     assert_eq!(ready, "degraded: Slack is away\n");
-    world.later(Duration::from_secs(60));
+    world.time_passes(Duration::from_secs(60)).await;
     world.passes(SOON, "it to be back", || (slack(&world)["connected"] == true).then_some(())).await;
     assert_eq!(status(&world)["state"], "ready");
 }
@@ -121,7 +121,7 @@ async fn slack_that_is_back_counts_as_connected_though_nothing_else_calls_it() {
     world.passes(SOON, "the failure", || (!connected(&world)).then_some(())).await;
     let notes = || world.slack.calls().iter().filter(|call| call.method == "chat.postEphemeral").count();
     world.passes(SOON, "the last try", || (notes() == 3).then_some(())).await;
-    world.later(Duration::from_secs(60));
+    world.time_passes(Duration::from_secs(60)).await;
     world.passes(SOON, "it to be back", || connected(&world).then_some(())).await;
     assert_eq!(world.raw("GET", "/readyz", "", "").1, "ready\n");
 }
@@ -155,7 +155,7 @@ async fn a_card_whose_closing_is_refused_is_named_until_it_is_closed() {
     world.response("r1").await;
     let named = |world: &World| status(world)["stuck_cards"][0].is_object().then_some(());
     for _ in 0..2 {
-        world.later(Duration::from_secs(100));
+        world.time_passes(Duration::from_secs(100)).await;
         let told =
             world.passes(SOON, "the card", || Some(status(&world)["stuck_cards"][0].clone()).filter(Value::is_object));
         let told = told.await;
@@ -169,7 +169,7 @@ async fn a_card_whose_closing_is_refused_is_named_until_it_is_closed() {
     // The try of that start has failed, so that the next one is due after its pause.
     world.passes(SOON * 4, "the card", || named(&world)).await;
     world.slack.faults().clear();
-    world.later(Duration::from_secs(301));
+    world.time_passes(Duration::from_secs(301)).await;
     world.says(CHANNEL, &card.ts, "Answered: a").await;
     world.passes(SOON, "all to be well", || (status(&world)["stuck_cards"] == json!([])).then_some(())).await;
 }
@@ -188,19 +188,19 @@ async fn a_card_in_a_channel_that_stays_archived_is_given_up_after_a_day_and_nam
     let tries = || world.slack.calls().iter().filter(|call| call.method == "chat.update").count();
     world.passes(HOUR, "it to be named", || stuck()[0].is_object().then_some(())).await;
     let first = tries();
-    world.later(HOUR * 23);
+    world.time_passes(HOUR * 23).await;
     world.passes(SOON, "another try", || (tries() > first).then_some(())).await;
     assert_eq!(stuck()[0]["why"], Value::Null, "it may be unarchived");
-    world.later(HOUR * 2);
+    world.time_passes(HOUR * 2).await;
     let why = world.passes(SOON, "the reason", || stuck()[0]["why"].as_str().map(str::to_owned)).await;
     assert!(why.contains("unarchive it"), "{why}");
     let fix =
         status(&world)["problems"].as_array().unwrap().iter().find(|it| it["kind"] == "card").unwrap()["fix"].clone();
     assert_eq!(fix, "delete the message there");
     let so_far = tries();
-    world.later(HOUR * 24 * 6);
+    world.time_passes(HOUR * 24 * 6).await;
     assert_eq!(stuck().as_array().unwrap().len(), 1);
-    world.later(HOUR * 24 * 2);
+    world.time_passes(HOUR * 24 * 2).await;
     world.passes(SOON, "it to be left", || (stuck() == json!([])).then_some(())).await;
     // What became of the answer meanwhile, which nobody has collected, is told once.
     assert!(tries() <= so_far + 2, "{so_far}, then {}", tries());

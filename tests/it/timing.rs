@@ -272,7 +272,7 @@ async fn a_card_in_slack_shows_the_deadline_by_the_clock_that_was_set() {
     world.stored(&card.ts).await;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     world.hand().set(Time::from_millis(i64::try_from(now.as_millis()).unwrap()) + Duration::from_secs(7_200));
-    world.later(Duration::from_secs(5));
+    world.time_passes(Duration::from_secs(5)).await;
     until("the card to be drawn anew", || shown() != before).await;
     let moved = shown() - before;
     assert!((7_190..7_260).contains(&moved), "{moved}");

@@ -37,7 +37,7 @@ async fn two_minutes_are_given_once_and_everybody_who_waits_follows() {
     world.passes(SOON, "the agent to be told", told).await;
     assert!(world.store().into_values().any(|record| record.contains(after["answer_by"].as_str().unwrap())));
 
-    world.later(MINUTE + MINUTE);
+    world.time_passes(MINUTE + MINUTE).await;
     world.step().await;
     assert!(world.response_now("r1").is_none(), "not at its first end");
     let response = world.response_within("r1", MINUTE * 2).await;

@@ -45,7 +45,7 @@ async fn says_too_soon(world: &World, text: &str, question: &str) -> Message {
     world.taken(&world.phone.person_says_at(ADA, text, delivered + 5)).await;
     let request = asked_back(world, &format!("Did you mean this for: {question}"), 1).await;
     // Later than the ten seconds, and than the request.
-    world.later(Duration::from_secs(15));
+    world.time_passes(Duration::from_secs(15)).await;
     request
 }
 
@@ -58,7 +58,7 @@ async fn asked_back(world: &World, says: &str, times: usize) -> Message {
 
 /// Ada writes this after what askd has sent last.
 async fn then_says(world: &World, text: &str) {
-    world.later(Duration::from_secs(5));
+    world.time_passes(Duration::from_secs(5)).await;
     world.writes(ADA, text).await;
 }
 
@@ -77,7 +77,7 @@ async fn two_to_confirm() -> (World, [Message; 2], Vec<String>) {
         world.taken(&world.phone.person_says_at(ADA, &format!("{code} 2"), delivered + 5)).await;
         requests.push(asked_back(&world, &format!("Did you mean this for: {question}"), 1).await);
     }
-    world.later(Duration::from_secs(15));
+    world.time_passes(Duration::from_secs(15)).await;
     (world, requests.try_into().unwrap(), codes)
 }
 
@@ -142,7 +142,7 @@ async fn a_quote_of_an_earlier_request_does_not_confirm_other_words() {
         world.taken(&world.phone.person_says_at(ADA, text, delivered + 5)).await;
         requests.push(asked_back(&world, "Did you mean this for: Deploy?", nth + 1).await);
     }
-    world.later(Duration::from_secs(15));
+    world.time_passes(Duration::from_secs(15)).await;
     world.phone.person_quotes(ADA, &requests[0].id, "1");
     asked_back(&world, "You wrote \"no\". Reply 1 to confirm it", 1).await;
     assert!(world.response_now("r1").is_none());
@@ -175,7 +175,7 @@ async fn what_confirms_an_answer_to_a_question_that_has_ended_answers_no_other()
         let world = with_ada("").await;
         world.ask("r2", confirm("Erase?"));
         world.shown(ADA, "Erase?").await;
-        world.later(Duration::from_secs(2));
+        world.time_passes(Duration::from_secs(2)).await;
         let codes = asked_while_off(&world, &[("r1", "Send?")]).await;
         says_too_soon(&world, &format!("{} yes", codes[0]), "Send?").await;
         assert_eq!(world.answer(&world.open_of("r1"), &json!({"Send?": "No"})).0, 200);
@@ -197,11 +197,11 @@ async fn a_request_whose_question_has_ended_does_not_hold_up_a_later_question() 
     says_too_soon(&world, "yes", "Send?").await;
     assert_eq!(world.answer(&world.open_of("r1"), &json!({"Send?": "No"})).0, 200);
     world.shown(ADA, "Answered: No by operator").await;
-    world.later(Duration::from_secs(5));
+    world.time_passes(Duration::from_secs(5)).await;
     world.ask("r2", choice("Which?", &["a", "b"]));
     world.shown(ADA, "Which?").await;
     world.quiet(1).await;
-    world.later(Duration::from_secs(10));
+    world.time_passes(Duration::from_secs(10)).await;
     then_says(&world, "1").await;
     assert_eq!(answer(&world, "r2", "Which?").await, "a");
 }
@@ -212,7 +212,7 @@ async fn a_one_after_a_reminder_is_asked_back() {
     let world = with_ada(MINUTE).await;
     asked_while_off(&world, &[("r1", "Deploy?")]).await;
     says_too_soon(&world, "no", "Deploy?").await;
-    world.later(Duration::from_secs(60));
+    world.time_passes(Duration::from_secs(60)).await;
     world.shown(ADA, "Still open.").await;
     then_says(&world, "1").await;
     asked_back(&world, "Did you mean this for: Deploy?", 2).await;

@@ -146,18 +146,18 @@ async fn an_old_code_does_not_take_the_answer_from_the_open_question() {
         world.phone.person_quotes(ADA, &first.id, "1");
         world.shown(ADA, "Answered: a by Ada").await;
         if !seen {
-            world.later(Duration::from_secs(2));
+            world.time_passes(Duration::from_secs(2)).await;
             asks();
             world.shown(ADA, "Which instance?").await;
         }
         world.quiet(1).await;
-        world.later(Duration::from_secs(15));
+        world.time_passes(Duration::from_secs(15)).await;
         let said = format!("{code} please");
         world.writes(ADA, &said).await;
         if seen {
             world.shown(ADA, "Which question do you mean?").await;
             assert!(world.response_now("r2").is_none());
-            world.later(Duration::from_secs(5));
+            world.time_passes(Duration::from_secs(5)).await;
             world.writes(ADA, "please").await;
         }
         let answer = world.response("r2").await["result"]["answers"]["Which instance?"].clone();
@@ -267,11 +267,11 @@ async fn a_one_that_may_be_about_another_question_or_was_forwarded_confirms_noth
     world.shown(ADA, "I do not take forwarded messages as answers.").await;
     assert!(world.response_now("r1").is_none());
     // By the platform's clock, the other question comes seconds after the request.
-    world.later(Duration::from_secs(5));
+    world.time_passes(Duration::from_secs(5)).await;
     world.ask("r2", choice("Which?", &["a", "b"]));
     world.shown(ADA, "Which?").await;
     let before = world.quiet(2).await;
-    world.later(Duration::from_secs(5));
+    world.time_passes(Duration::from_secs(5)).await;
     world.writes(ADA, "1").await;
     world.until("another request", || requests().count() == 2).await;
     assert!(before == world.records(), "nothing is consumed");
@@ -311,7 +311,7 @@ async fn a_yes_to_the_request_to_confirm_is_no_answer_to_the_question() {
     world.taken(&world.phone.person_says_at(ADA, "no", delivered + 5)).await;
     let request = world.shown(ADA, "Did you mean this for: Deploy? Reply 1 to confirm.").await;
     // As Meta and a person have it: later than ten seconds after the question came.
-    world.later(Duration::from_secs(15));
+    world.time_passes(Duration::from_secs(15)).await;
     let asked_back = "You wrote \"no\". Reply 1 to confirm it, or swipe the question to reply again.";
     let times = |times: usize| {
         move |sim: &Whatsapp| {
@@ -323,7 +323,7 @@ async fn a_yes_to_the_request_to_confirm_is_no_answer_to_the_question() {
     world.phone.person_quotes(ADA, &request.id, "yes");
     assert!(world.phone.wait_until(times(2), SOON).await);
     assert!(world.response_now("r1").is_none());
-    world.later(Duration::from_secs(5));
+    world.time_passes(Duration::from_secs(5)).await;
     world.writes(ADA, "1").await;
     assert_eq!(world.response("r1").await["result"]["answers"]["Deploy?"], "No");
 }
@@ -336,7 +336,7 @@ async fn an_answer_that_the_end_has_overtaken_is_told_that_it_was_not_used() {
     world.ask("r1", choice("Which?", &["a", "b"]));
     let question = world.shown(ADA, "Which?").await;
     let at = sent(&question) + 2;
-    world.later(Duration::from_secs(30));
+    world.time_passes(Duration::from_secs(30)).await;
     assert_eq!(world.answer(&world.open_of("r1"), &json!({"Which?": "b"})).0, 200);
     world.shown(ADA, "Answered: b by operator").await;
     world.taken(&world.phone.person_says_at(ADA, "1", at)).await;

@@ -37,7 +37,7 @@ async fn a_yes_that_was_held_back_does_not_meet_the_next_question() {
     first["timeoutMs"] = json!(10_000);
     world.ask("r1", first);
     let backups = world.shown(ADA, "Keep the old backups?").await;
-    world.later(SHORTEST);
+    world.time_passes(SHORTEST).await;
     assert_eq!(result(&world.response("r1").await), ("timeout", "timeout"));
     world.ask("r2", delete());
     world.shown(ADA, "Delete the production database?").await;
@@ -169,7 +169,7 @@ async fn what_is_overtaken_by_the_end_of_another_question_is_asked_back() {
     world.ask("r2", choice("New?", &["c", "d"]));
     let new = world.shown(ADA, "New?").await;
     let written = sent(&new) + 1;
-    world.later(std::time::Duration::from_secs(5));
+    world.time_passes(std::time::Duration::from_secs(5)).await;
     world.phone.person_quotes(ADA, &old.id, "1");
     assert_eq!(world.response("r1").await["result"]["answers"]["Old?"], "a");
     world.shown(ADA, "Answered: a by Ada").await;

@@ -97,12 +97,12 @@ async fn three_questions_in_a_row_with_a_restart_after_the_first_answer() {
     world.phone.person_quotes(ADA, &first.id, "2");
     world.shown(ADA, "has already been answered").await;
     // What is written in the second of the sending may be older than the question.
-    world.later(std::time::Duration::from_secs(2));
+    world.time_passes(std::time::Duration::from_secs(2)).await;
     world.writes(ADA, "yes").await;
     let third = world.shown(ADA, "Question 3 of 3").await;
     assert!(third.text.contains("Reply with your answer. Reply 0 to skip.\n\n"));
     assert!(world.response_now("r1").is_none());
-    world.later(std::time::Duration::from_secs(2));
+    world.time_passes(std::time::Duration::from_secs(2)).await;
     world.writes(ADA, "skip").await;
     let response = world.response("r1").await;
     assert_eq!(response["result"]["answers"], json!({"How?": "Canary", "Tell customers?": "Yes"}));
@@ -128,7 +128,7 @@ async fn dismissal_withdrawal_and_timeout() {
     short["timeoutMs"] = json!(10_000);
     world.ask("r3", short);
     let question = world.shown(ADA, "In time?").await;
-    world.later(SHORTEST);
+    world.time_passes(SHORTEST).await;
     assert_eq!(result(&world.response("r3").await), ("timeout", "timeout"));
     world.shown(ADA, "Timed out").await;
     world.phone.person_quotes(ADA, &question.id, "1");

@@ -79,7 +79,7 @@ async fn after_an_unanswered_invitation_the_next_question_invites_again() {
     first["timeoutMs"] = json!(10_000);
     world.ask("r1", first);
     invited(&world).await;
-    world.later(SHORTEST);
+    world.time_passes(SHORTEST).await;
     assert_eq!(result(&world.response("r1").await).0, "undeliverable");
     world.ask("r2", choice("And now?", &["c", "d"]));
     let templates =

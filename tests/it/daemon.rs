@@ -2,6 +2,8 @@
 //! world that holds it says which; everything that starts, ends or waits for a daemon is here.
 
 use askd::testing::{Clock, Hand, Settings};
+use std::collections::HashSet;
+use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -112,6 +114,28 @@ struct Here {
     hand: Hand,
     stop: CancellationToken,
     ended: Mutex<Receiver<bool>>,
+    /// Threads of this process that are not its own: a name is read once.
+    others: Mutex<HashSet<OsString>>,
+}
+
+impl Here {
+    /// Whether no thread of it works or waits for a disk.
+    fn sleeps(&self) -> bool {
+        let mut others = self.others.lock().unwrap();
+        let tasks = fs::read_dir("/proc/self/task").unwrap().flatten().map(|task| task.file_name());
+        tasks.filter(|task| !others.contains(task)).collect::<Vec<_>>().into_iter().all(|task| {
+            let Ok(stat) = fs::read_to_string(Path::new("/proc/self/task").join(&task).join("stat")) else {
+                return true;
+            };
+            let (name, rest) = stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(") ")).unwrap_or_default();
+            let part = name.strip_prefix(self.threads.as_str());
+            let own = part.is_some_and(|part| part.is_empty() || part.starts_with('-'));
+            if !own {
+                others.insert(task);
+            }
+            !own || rest.starts_with('S')
+        })
+    }
 }
 
 impl Drop for Here {
@@ -174,7 +198,8 @@ impl Daemon {
         let ((tell, listens), (over, ended)) = (channel(), channel());
         let served = Box::pin(serve(settings, clock, tell, stop.clone()));
         runtime.spawn(async move { over.send(served.await) });
-        let here = Here { runtime: Some(runtime), threads, hand, stop, ended: Mutex::new(ended) };
+        let here =
+            Here { runtime: Some(runtime), threads, hand, stop, ended: Mutex::new(ended), others: Mutex::default() };
         Self { life: Life::Here(here), listens: Mutex::new(listens) }
     }
 
@@ -220,21 +245,12 @@ impl Daemon {
     /// What its workers have done so far, if all of them wait for something, and no thread of it works or waits for a
     /// disk.
     fn parked(&self) -> Option<Vec<u64>> {
-        let Life::Here(Here { runtime: Some(runtime), threads, .. }) = &self.life else { return None };
-        let sleeps = |stat: &String| {
-            let (name, rest) = stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(") ")).unwrap_or_default();
-            let part = name.strip_prefix(threads.as_str());
-            !part.is_some_and(|part| part.is_empty() || part.starts_with('-')) || rest.starts_with('S')
-        };
-        let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
-        if !tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok()).all(|stat| sleeps(&stat)) {
-            return None;
-        }
-        let metrics = runtime.metrics();
+        let Life::Here(here) = &self.life else { return None };
+        let metrics = here.runtime.as_ref()?.metrics();
         let counts = (0..metrics.num_workers()).map(|worker| metrics.worker_park_unpark_count(worker));
         // A worker whose count is odd waits.
         let counts: Vec<u64> = counts.collect();
-        counts.iter().all(|count| count % 2 == 1).then_some(counts)
+        (counts.iter().all(|count| count % 2 == 1) && here.sleeps()).then_some(counts)
     }
 
     /// Lets time pass until `look` finds something, at most `at_most` of it. It only passes while the daemon is idle.

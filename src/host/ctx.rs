@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tracing::dispatcher;
 
@@ -149,6 +149,11 @@ impl Ctx {
         self.leave();
         self.told.get_or_init(|| self.clock.monotonic());
         self.stopping.cancel();
+    }
+
+    /// Begins a stop when it is dropped, so that the threads of a run that was cut off anywhere end too.
+    pub fn stop_on_drop(&self) -> DropGuard {
+        self.stopping.clone().drop_guard()
     }
 
     /// The other steps, in their order. Returns within [`IN_HAND`] plus [`UNDER_WAY`], whatever hangs.

@@ -326,6 +326,7 @@ impl Daemon {
         ready: impl FnOnce(),
     ) -> Result<Ended, DaemonError> {
         let (ctx, broker) = (self.ctx, self.broker);
+        let _ends_threads = ctx.stop_on_drop();
         for channel in &self.channels {
             channel.start(&broker);
         }

@@ -33,10 +33,11 @@ pub(crate) fn overlaid(state: &Path, read: impl FnOnce() -> BTreeMap<PathBuf, St
     for Entry { number, run, letter, record } in entries {
         let name = format!("{}.json", record["id"].as_str().unwrap().replace('-', ""));
         let found = records.keys().find(|path| path.ends_with(&name)).cloned();
-        let is_filed = found.as_ref().and_then(|path| records.get(path)).is_some_and(|filed| {
-            filed["entry"]["run"] == *run && filed["entry"]["number"].as_u64().is_some_and(|filed| filed >= number)
+        // Of an entry that is filed the letter still counts: a settled record is filed where it was pending, then moved.
+        let is_newer = found.as_ref().and_then(|path| records.get(path)).is_some_and(|filed| {
+            filed["entry"]["run"] == *run && filed["entry"]["number"].as_u64().is_some_and(|filed| filed > number)
         });
-        if is_filed {
+        if is_newer {
             continue;
         }
         found.map(|path| records.remove(&path));

@@ -3,10 +3,10 @@
 use super::earlier;
 use crate::sabotage::on;
 use askd_core::Ask;
-use askd_core::record::{self, EntryId, Head};
 pub(super) use askd_core::record::Record;
 #[cfg(feature = "postgres")]
 pub(super) use askd_core::record::USUAL_BYTES;
+use askd_core::record::{self, EntryId, Head};
 use serde::Deserialize;
 
 /// The format that is written. A newer one is not touched.

@@ -176,6 +176,9 @@ fn a_damaged_record_hides_no_other_question() {
     agent.take("r1");
     let settled = world.data().join("state/settled/g").join(name(&kept));
     within(SOON, "the outcome to be kept", || settled.exists().then_some(()));
+    // A start would look whether it was.
+    let taken = || world.store()[&settled].contains("\"taken\"").then_some(());
+    within(SOON, "the outcome to be noted as taken", taken);
     // What was read lately, or stands in the journal, is at hand and not read again.
     assert!(world.terminate().success());
     world.start();

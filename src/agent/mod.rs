@@ -178,14 +178,24 @@ impl Folder {
         Ok(Self { path: path.to_owned(), tasks, tasks_are, responses, responses_are, alive: OnceLock::new() })
     }
 
-    /// Whether it is still the folder that its path leads to. Nothing is opened: the daemon's watch would hear of it.
-    fn is_current(&self) -> bool {
-        Stamp::at(&self.path.join(TASKS)).is_ok_and(|now| now.same_file(&self.tasks_are)) && self.is_answered()
+    /// Its two parts, each as it was opened and as it is now. Nothing is opened: the daemon's watch would hear of it.
+    fn parts(&self) -> [(Stamp, io::Result<Stamp>); 2] {
+        [(TASKS, self.tasks_are), (RESPONSES, self.responses_are)]
+            .map(|(name, was)| (was, Stamp::at(&self.path.join(name))))
     }
 
-    /// The same of the part in which responses come.
-    fn is_answered(&self) -> bool {
-        Stamp::at(&self.path.join(RESPONSES)).is_ok_and(|now| now.same_file(&self.responses_are))
+    /// Whether it is still the folder that its path leads to.
+    fn is_current(&self) -> bool {
+        self.parts().iter().all(|(was, now)| now.as_ref().is_ok_and(|now| now.same_file(was)))
+    }
+
+    /// Whether it lacks a part, which the daemon makes again.
+    fn lacks_a_part(&self) -> bool {
+        self.path.exists()
+            && self
+                .parts()
+                .iter()
+                .any(|(_, now)| now.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound))
     }
 
     /// Where it is.

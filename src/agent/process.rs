@@ -183,6 +183,13 @@ impl Process {
         }
     }
 
+    /// A call follows its folder: this one is watched from now on, and shows that the process lives.
+    pub(super) fn moves(&self, to: &Folder) {
+        self.watch(to);
+        let mut life = self.life.lock();
+        (life.shown, life.is_linked) = (None, false);
+    }
+
     /// Watches this folder from now on.
     pub(super) fn watch(&self, folder: &Folder) {
         let Some(events) = self.events.get_or_init(open_events) else { return };

@@ -137,12 +137,12 @@ impl Waiter {
     /// Follows a folder that was removed and made again, unless the request still lies in the old one. If nothing has shown
     /// that the daemon claimed it, it is made again: a daemon that has it asks nothing twice.
     fn follow(&self) -> Result<(), AgentError> {
-        let folder = self.folder();
-        if folder.is_answered() {
+        let (folder, is_claimed) = (self.folder(), self.is_claimed());
+        if folder.is_current() || is_claimed && folder.lacks_a_part() {
             return Ok(());
         }
         let now = Folder::open(&folder.path)?;
-        if !self.is_claimed() {
+        if !is_claimed {
             if self.is_waiting_to_be_claimed().unwrap_or(false) {
                 let gone =
                     io::Error::new(io::ErrorKind::NotFound, "the folder was replaced, and the question went with it");
@@ -150,7 +150,7 @@ impl Waiter {
             }
             now.put(&self.request_name(), &self.request)?;
         }
-        self.process.watch(&now);
+        self.process.moves(&now);
         *self.folder.lock() = Arc::new(now);
         Ok(())
     }
@@ -282,6 +282,8 @@ impl Waiter {
 
     /// Withdraws the request: takes it back (`true`), or tells the daemon that this call no longer waits.
     pub fn withdraw(&self) -> Result<bool, AgentError> {
+        // What keeps it from that is told when the folder is written to.
+        let _followed = self.follow();
         if self.take_back()? {
             return Ok(true);
         }
@@ -440,6 +442,23 @@ mod tests {
         }
         let error = scene.waiter.look().unwrap_err().to_string();
         assert!(error.contains("the question went with it"), "{error}");
+    }
+
+    /// The daemon makes `tasks/` again, and a living process is not taken for dead.
+    #[test]
+    fn a_claimed_call_follows_tasks_that_are_made_again_alone() {
+        let scene = Scene::claimed();
+        assert!(scene.waits() && scene.waiter.is_claimed());
+        let tasks = scene.responses.with_file_name(TASKS);
+        std::fs::rename(&tasks, tasks.with_extension("old")).unwrap();
+        assert!(scene.waits(), "it comes back");
+        std::fs::create_dir(&tasks).unwrap();
+        assert!(scene.waits());
+        scene.waiter.show_life();
+        assert!(!tasks.join(scene.waiter.request_name()).exists(), "the daemon has it");
+        assert_eq!(std::fs::read_dir(tasks.join(crate::ipc::ALIVE)).unwrap().count(), 1);
+        assert!(!scene.waiter.withdraw().unwrap());
+        assert!(tasks.join(format!("cancel-{}.json", scene.waiter.request_id())).exists());
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! From a request file to a stored ask, by every way a client may write one.
 
 use crate::harness::{SOON, World, within};
+use askd_core::Time;
 use serde_json::{Value, json};
 use std::fs;
 use std::ops::RangeInclusive;
 use std::os::unix::fs::MetadataExt as _;
+use std::time::{Duration, SystemTime};
 
 #[test]
 fn a_request_is_stored_before_it_is_deleted() {
@@ -183,6 +185,27 @@ fn more_than_is_allowed_is_rejected_as_rate_limited() {
             .unwrap()
             .contains("3 questions asked within an hour, the limit that max_per_hour_per_group sets")
     );
+}
+
+/// A host whose clock was ahead until it was set by the network.
+#[test]
+fn what_was_asked_while_the_clock_was_ahead_counts_no_more_once_it_is_set_back() {
+    let world = World::empty().config("[asks]\nmax_per_hour_per_group = 3\n").started();
+    let agent = world.group("g");
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let now = Time::from_millis(i64::try_from(now.as_millis()).unwrap());
+    world.hand().set(now + Duration::from_secs(86_400));
+    for id in ["a", "b", "c"] {
+        agent.ask_framework(id);
+        world.open_of(id);
+    }
+    world.hand().set(now);
+    for id in ["d", "e", "f"] {
+        agent.ask_framework(id);
+        world.open_of(id);
+    }
+    agent.ask_framework("g");
+    assert!(agent.wait("g")["error"].as_str().unwrap().contains("max_per_hour_per_group"));
 }
 
 #[test]

@@ -91,6 +91,17 @@ fn a_folder_that_cannot_be_used_is_told_with_its_fix_until_it_is_fixed() {
     assert_eq!(printed(&world, &[]).1, Some(0));
 }
 
+#[test]
+fn the_fault_of_a_folder_that_was_removed_is_not_told_any_more() {
+    let mut world = World::empty();
+    let agent = world.group("research");
+    std::fs::set_permissions(agent.tasks(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    world.start();
+    world.passing(SOON, "the trouble", || (status(&world)["state"] == "degraded").then_some(()));
+    std::fs::remove_dir_all(&agent.path).unwrap();
+    world.passing(SOON, "it to be well", || (status(&world)["state"] == "ready").then_some(()));
+}
+
 #[tokio::test]
 async fn a_refused_token_is_named_with_its_fix_and_a_connection_that_is_back_is_well() {
     let mut world = in_slack(Mode::Http).prepare().await;

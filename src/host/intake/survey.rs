@@ -286,7 +286,10 @@ impl GroupScanner {
             // The check says more than the error from making them.
             let trouble = self.folders.check(&self.group).and(prepared).err();
             self.say(survey, trouble);
-        } else if !served && !std::mem::replace(&mut survey.unserved, true) {
+        } else if served {
+            // It has no fault that anybody could mend.
+            self.say(survey, None);
+        } else if !std::mem::replace(&mut survey.unserved, true) {
             tracing::warn!(
                 group = %self.group,
                 "not served: its requests are rejected (add [groups.{}], or [defaults] with routes)", self.group
@@ -316,7 +319,7 @@ impl GroupScanner {
         if let Some(what) = &trouble {
             tracing::error!(group = %self.group, "{what}");
         } else {
-            tracing::info!(group = %self.group, "its folders are in order again");
+            tracing::info!(group = %self.group, "nothing is wrong with its folders any more");
         }
         survey.trouble = trouble.map(|what| Trouble { what, again: Backoff::new(PROBE.0, PROBE.1) });
     }

@@ -1,6 +1,7 @@
 //! `askd group add`: an agent's folders, and the lines that connect the agent. `askd group move` has a file of its own.
 
 use super::{Exit, FAILED, USAGE, say};
+use crate::clock::Clock;
 use crate::host::folders::Folders;
 use crate::host::settings::Settings;
 use crate::ipc::{BRIEFINGS, RESPONSES, TASKS};
@@ -80,7 +81,7 @@ impl Add {
 /// Makes the folders, and returns the group id that the agent needs.
 pub(super) fn make(settings: &Settings, group: &Group) -> Result<u32, Exit> {
     let root = settings.ipc_dir();
-    let folders = Folders::open(root.clone(), settings.access)
+    let folders = Folders::open(root.clone(), settings.access, Clock::system())
         .with_context(|| format!("cannot make {}", root.display()))
         .and_then(|folders| {
             folders.prepare(group).with_context(|| format!("cannot make {}/{group}", root.display()))?;

@@ -6,7 +6,7 @@
 //! are missing there were taken by nobody. Reads no requests, writes no responses.
 
 use super::standing::Problem;
-use crate::clock::Moment;
+use crate::clock::{Clock, Moment};
 use crate::ipc::files::{Access, Dir, Stamp};
 use crate::ipc::{BRIEFINGS, RESPONSES, TASKS};
 use crate::random;
@@ -37,6 +37,9 @@ pub struct Folders {
     /// What the names of all that this run is writing have in common.
     run: Arc<str>,
     held: Arc<Mutex<Held>>,
+    clock: Clock,
+    /// When folders of groups were made, or found in the place of others, in this run.
+    renewed: Arc<Mutex<HashMap<PathBuf, Moment>>>,
     /// The groups whose folders are on the disk of the root.
     home: Arc<Mutex<HashSet<Group>>>,
     /// Folders on which another file system was seen in this run.
@@ -65,11 +68,11 @@ impl FolderTrouble {
 
 impl Folders {
     /// Makes the root if need be.
-    pub fn open(root: PathBuf, access: Access) -> io::Result<Self> {
+    pub fn open(root: PathBuf, access: Access, clock: Clock) -> io::Result<Self> {
         std::fs::create_dir_all(&root)?;
         let (run, held) = (random::unique().into(), Arc::new(Mutex::new(LruCache::new(MOST_HELD))));
-        let (home, mounted, problems, looked) = Default::default();
-        Ok(Self { root, access, run, held, home, mounted, problems, looked })
+        let (renewed, home, mounted, problems, looked) = Default::default();
+        Ok(Self { root, access, run, held, clock, renewed, home, mounted, problems, looked })
     }
 
     /// Notes that all of them were looked at, and how many did not answer.
@@ -154,9 +157,12 @@ impl Folders {
         let path = self.root.join(group.folder()).join(name);
         let held = self.held.lock().get(&path).cloned();
         if let Some((stamp, dir)) = held
-            && Stamp::of_place(&path).is_ok_and(|now| now.same_file(&stamp))
+            && let Ok(now) = Stamp::of_place(&path)
         {
-            return Ok(dir);
+            if now.same_file(&stamp) {
+                return Ok(dir);
+            }
+            self.note_renewed(&path);
         }
         let root = Dir::pinned(&self.root)?;
         let dir = match root.sub(&format!("{}/{name}", group.folder())) {
@@ -206,10 +212,23 @@ impl Folders {
         match self.get(group, name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Dir::open(&self.root)?.ensure(group.folder(), self.access)?.ensure(name, self.access)?;
+                self.note_renewed(&self.root.join(group.folder()).join(name));
                 self.get(group, name)
             }
             found => found,
         }
+    }
+
+    fn note_renewed(&self, path: &Path) {
+        self.renewed.lock().insert(path.to_owned(), self.clock.monotonic());
+    }
+
+    /// Whether what was put into one of a group's folders at `since` went with the folder: another one is in its place.
+    pub fn has_lost(&self, group: &Group, name: &str, since: Time) -> bool {
+        let renewed = self.renewed.lock().get(&self.root.join(group.folder()).join(name)).copied();
+        let now = self.clock.now();
+        // By how long ago they were, however the time of day was set in between. What is ahead of now is of an earlier run.
+        renewed.is_some_and(|moment| since > now || now.since(since) > self.clock.monotonic().since(moment))
     }
 
     /// Makes all of a group's folders.

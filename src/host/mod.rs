@@ -176,8 +176,8 @@ impl Daemon {
             );
         }
         let at = |path: &Path| format!("cannot use {}", path.display());
-        let folders =
-            Folders::open(settings.ipc_dir(), settings.access).map_err(DaemonError::io(at(&settings.ipc_dir())))?;
+        let folders = Folders::open(settings.ipc_dir(), settings.access, clock.clone())
+            .map_err(DaemonError::io(at(&settings.ipc_dir())))?;
         let listener =
             http::bind(settings.http.listen, "http.listen", &mut passed).await.map_err(DaemonError::io("http"))?;
         let address = listener.local_addr().map_err(DaemonError::io("http"))?;

@@ -62,6 +62,12 @@ fn a_torn_response_is_noticed() {
     });
 }
 
+/// P4: what was not taken is there for its taker.
+#[test]
+fn an_outcome_that_counts_as_taken_with_its_folder_is_noticed() {
+    noticed("renewed", |world| crate::renewed::a_response_that_went_with_its_folder_is_written_again(world, BRIEFLY));
+}
+
 /// A request is asked once, also while the daemon is still reading what it has stored.
 #[test]
 fn taking_a_request_before_its_group_is_read_is_noticed() {

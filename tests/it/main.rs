@@ -59,6 +59,7 @@ mod ports;
 mod push;
 mod remote;
 mod remote_agents;
+mod renewed;
 mod said;
 mod saves;
 mod secrets;

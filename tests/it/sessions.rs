@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Long enough for a process to be judged: 15 s without a sign, looked at every 5 s, twice.
-const JUDGED: Duration = Duration::from_secs(60);
+pub(crate) const JUDGED: Duration = Duration::from_secs(60);
 
 /// A program that notes that it was run, with what it was given.
 pub(crate) struct Program {

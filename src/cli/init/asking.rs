@@ -42,7 +42,8 @@ impl Asked<'_> {
         let Self { runtime, stop } = self;
         let clock = Clock::system();
         let ipc = settings.ipc_dir().join(group.as_str());
-        let folders = Folders::open(settings.ipc_dir(), settings.access).context("the agents' folders")?;
+        let folders =
+            Folders::open(settings.ipc_dir(), settings.access, clock.clone()).context("the agents' folders")?;
         folders.prepare(group).context("the agent's folders")?;
         let public = settings.http.public_url.clone();
         let daemon = match runtime.block_on(Daemon::open(settings, clock.clone())) {

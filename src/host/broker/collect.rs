@@ -78,9 +78,7 @@ impl Broker {
             }
             for outcome in outcomes {
                 match (lies(id, &outcome), &outcome.to) {
-                    (Some(Lies::Gone), to) => {
-                        news.push((id, DeliveryEvent::Taken { since: outcome.since }.to(to.clone())));
-                    }
+                    (Some(Lies::Gone), to) => news.push((id, self.gone(group, to, outcome.since).to(to.clone()))),
                     (Some(Lies::There), Taker::Briefing) if back.peek().is_some() => self.give_back(group, id),
                     (Some(Lies::There | Lies::BeingTaken), Taker::Waiter(request_id))
                         if outcome.judged && self.may_be_dead(group, request_id, &outcome, probe) =>
@@ -102,6 +100,20 @@ impl Broker {
         }
         if !judged.is_empty() {
             self.judge(group, judged);
+        }
+    }
+
+    /// What has become of an outcome that does not lie in its folder any more.
+    fn gone(&self, group: &Group, to: &Taker, since: Time) -> DeliveryEvent {
+        let folder = match to {
+            Taker::Waiter(_) => RESPONSES,
+            Taker::Briefing => BRIEFINGS,
+        };
+        if self.0.folders.has_lost(group, folder, since) && !on("renewed") {
+            tracing::warn!(%group, "{folder} of the group is another folder than before; what lay there is written again");
+            DeliveryEvent::Lost { since }
+        } else {
+            DeliveryEvent::Taken { since }
         }
     }
 

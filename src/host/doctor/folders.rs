@@ -89,7 +89,7 @@ pub(super) async fn groups(found: &mut Findings, settings: &Settings, runs: bool
     if found.has_fault("data folder") || !settings.ipc_dir().exists() {
         return found.not_checked("groups", if runs { "data folder" } else { "daemon" });
     }
-    let folders = match Folders::open(settings.ipc_dir(), settings.access) {
+    let folders = match Folders::open(settings.ipc_dir(), settings.access, clock.clone()) {
         Ok(folders) => folders,
         Err(error) => return found.fault("groups", error, "see who owns the data folder"),
     };

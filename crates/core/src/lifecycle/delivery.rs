@@ -141,6 +141,7 @@ impl Delivery {
             (Owed, DeliveryEvent::Written) => Ready,
             (Ready, DeliveryEvent::Published) => Published { at: now },
             (Published { at }, DeliveryEvent::Taken { since }) if at == since => Taken,
+            (Published { at }, DeliveryEvent::Lost { since }) if at == since => Owed,
             (TakingBack, DeliveryEvent::TakenBack { taken: true }) => Taken,
             (TakingBack, DeliveryEvent::TakenBack { taken: false }) => TakenBack { at: now },
             (Undecided | Owed | Ready | Published { .. } | TakingBack | TakenBack { .. } | Taken, _) => return false,
@@ -176,6 +177,7 @@ mod tests {
             Just(DeliveryEvent::Written),
             Just(DeliveryEvent::Published),
             (0..40_i64).prop_map(|at| DeliveryEvent::Taken { since: Time::from_millis(at) }),
+            (0..40_i64).prop_map(|at| DeliveryEvent::Lost { since: Time::from_millis(at) }),
             any::<bool>().prop_map(|taken| DeliveryEvent::TakenBack { taken }),
         ]
     }
@@ -205,7 +207,11 @@ mod tests {
                     Published { at } => prop_assert!(before.state() == Ready && at == now),
                     Taken => prop_assert!(before.has_been_published()),
                     TakenBack { .. } => prop_assert_eq!(before.state(), TakingBack),
-                    Undecided | Owed | TakingBack => prop_assert!(false, "no event leads there"),
+                    Owed => {
+                        let lost = matches!(event, DeliveryEvent::Lost { since } if before.published_at() == Some(since));
+                        prop_assert!(lost);
+                    }
+                    Undecided | TakingBack => prop_assert!(false, "no event leads there"),
                 }
             }
         }

@@ -132,6 +132,7 @@ impl AskState {
         }
         match event {
             DeliveryEvent::Written => cx.act(DeliveryEffect::Publish.of(request_id.clone())),
+            DeliveryEvent::Lost { .. } => cx.act(DeliveryEffect::Write.of(request_id.clone())),
             // It tells no outcome.
             DeliveryEvent::Published | DeliveryEvent::Taken { .. } | DeliveryEvent::TakenBack { taken: true }
                 if self.waiters[index].told == Told::Elsewhere => {}
@@ -232,7 +233,7 @@ impl AskState {
         }
         briefing.step(DeliveryEvent::Published, cx.now);
         cx.note(Fact::Briefed);
-        if self.is_worth_a_start() && self.rules.session.start {
+        if self.follow_up().start != AgentStart::Started && self.is_worth_a_start() && self.rules.session.start {
             cx.act(Effect::FollowUp(FollowUpEffect::Start));
             let next = cx.now + START_AGAIN.1;
             let start = AgentStart::Starting { since: cx.now, tries: 0, next, running: false };
@@ -251,6 +252,7 @@ impl AskState {
         }
         match event {
             DeliveryEvent::Written | DeliveryEvent::Published => {}
+            DeliveryEvent::Lost { .. } => cx.act(DeliveryEffect::Write.to(Taker::Briefing)),
             DeliveryEvent::Taken { .. } => {
                 cx.note(Fact::BriefingRead);
                 self.change(|follow_up| {

@@ -4,7 +4,7 @@
 //! up is looked for before anything is posted, and an outcome that is not known to be taken is told once more.
 
 use super::showing::LOOK_FOR;
-use super::{Context, Delivery, DeliveryState, Effect, Fact, Widget, WidgetEffect, WidgetState};
+use super::{AgentStart, Context, Delivery, DeliveryState, Effect, Fact, Widget, WidgetEffect, WidgetState};
 use crate::AskState;
 
 impl Delivery {
@@ -97,7 +97,10 @@ impl AskState {
             redone |= waiter.response.redo();
         }
         self.change(|follow_up| {
-            redone |= follow_up.briefing.redo();
+            if follow_up.briefing.redo() {
+                // Whatever a start was told may not have been stored.
+                (redone, follow_up.start) = (true, AgentStart::NotTried);
+            }
             follow_up.retold |= redone;
         });
         if changed || redone {

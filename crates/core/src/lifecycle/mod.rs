@@ -7,6 +7,7 @@
 mod blocking;
 mod clock;
 mod delivery;
+mod effect;
 mod event;
 mod face;
 mod fact;
@@ -32,9 +33,9 @@ mod viewing_tests;
 
 pub use blocking::{Block, Lifted};
 pub use delivery::{Carrier, Delivery, DeliveryState};
+pub use effect::{DeliveryEffect, Effect, FollowUpEffect, WidgetEffect};
 pub use event::{
-    DeliveryEffect, DeliveryEvent, Effect, Event, FollowUpEffect, FollowUpEvent, Found, MessageStatus, Posted,
-    Relation, Taker, WaiterEvent, WidgetEffect, WidgetEvent,
+    DeliveryEvent, Event, FollowUpEvent, Found, MessageStatus, Posted, Relation, Taker, WaiterEvent, WidgetEvent,
 };
 pub use face::{Card, Face, Remark};
 pub use fact::Fact;

@@ -201,6 +201,10 @@ fn after_event() -> impl Strategy<Value = Event> {
             let since = START + Duration::from_secs(seconds);
             DeliveryEvent::Taken { since }.to(whose.map_or(Taker::Briefing, Taker::Waiter))
         }),
+        1 => (proptest::option::of(whose()), 0..3_000_u64).prop_map(|(whose, seconds)| {
+            let since = START + Duration::from_secs(seconds);
+            DeliveryEvent::Lost { since }.to(whose.map_or(Taker::Briefing, Taker::Waiter))
+        }),
         3 => whose().prop_map(|request_id| WaiterEvent::Died.of(request_id)),
         2 => whose().prop_map(|request_id| WaiterEvent::Resumed.of(request_id)),
         1 => whose().prop_map(|request_id| WaiterEvent::Collected { by: "t".to_owned() }.of(request_id)),

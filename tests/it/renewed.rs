@@ -1,0 +1,70 @@
+//! A group's folder that another one takes the place of: somebody renamed or removed it, or its disk is not mounted yet.
+
+use crate::harness::{Agent, SOON, World, within};
+use crate::sessions::{JUDGED, with_session};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Another folder is at the place of this one.
+fn replace(world: &World, path: &str) {
+    let path = world.data().join("ipc").join(path);
+    fs::rename(&path, world.dir.path().join(format!("old-{}", path.file_name().unwrap().display()))).unwrap();
+    fs::create_dir(&path).unwrap();
+}
+
+fn answered(world: &World, agent: &Agent, id: &str) -> Value {
+    agent.ask_framework(id);
+    let ask = world.open_of(id);
+    assert_eq!(world.answer(&ask, &json!({format!("{id}_0"): "Vue"})).0, 200);
+    within(SOON, "the response", || agent.response(id));
+    ask
+}
+
+pub(crate) fn a_response_that_went_with_its_folder_is_written_again(world: World, soon: Duration) {
+    let world = world.started();
+    let agent = world.group("g");
+    answered(&world, &agent, "r1");
+    replace(&world, "g");
+    within(soon, "the response to be there again", || agent.response("r1"));
+}
+
+#[test]
+fn what_lay_in_a_folder_that_was_replaced_is_there_again_until_it_is_taken() {
+    let mut world = with_session("", "").started();
+    let agent = world.group("g");
+    answered(&world, &agent, "r1");
+    replace(&world, "g");
+    world.passing(JUDGED, "the response to be there again", || agent.response("r1"));
+    agent.take("r1");
+    let taken = || world.store().values().any(|record| record.contains("\"taken\"")).then_some(());
+    world.passing(JUDGED, "the response to count as taken", taken);
+    assert!(agent.response("r1").is_none());
+
+    // Somebody makes the folder itself, too.
+    answered(&world, &agent, "r2");
+    replace(&world, "g/responses");
+    world.passing(JUDGED, "the response to be there again", || agent.response("r2"));
+
+    // Nobody is there to see it.
+    answered(&world, &agent, "r3");
+    assert!(world.terminate().success());
+    fs::remove_dir_all(&agent.path).unwrap();
+    fs::create_dir(&agent.path).unwrap();
+    world.start();
+    world.passing(JUDGED, "the response to be there again", || agent.response("r3"));
+    assert!(agent.response("r1").is_none());
+}
+
+#[test]
+fn a_briefing_that_went_with_its_folder_is_written_again() {
+    let world = with_session("", "answer_retention = \"1s\"").started();
+    let agent = world.group("g");
+    let ask = answered(&world, &agent, "r1");
+    let briefing = || -> PathBuf { agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap())) };
+    world.passing(JUDGED, "the briefing", || fs::read(briefing()).ok());
+    replace(&world, "g");
+    let again = world.passing(JUDGED, "the briefing to be there again", || fs::read(briefing()).ok());
+    assert!(String::from_utf8(again).unwrap().contains("Vue"));
+}

@@ -13,6 +13,7 @@ use crate::random;
 use askd_core::{Group, Time};
 use lru::LruCache;
 use parking_lot::Mutex;
+use rustix::fs::{Gid, MemfdFlags, fchown, memfd_create};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::num::NonZeroUsize;
@@ -259,12 +260,29 @@ impl Folders {
         Ok(())
     }
 
-    /// What is wrong with a group's folders, if anything is.
+    /// What keeps this process from using a group's folders, if anything does.
     pub fn check(&self, group: &Group) -> Result<(), FolderTrouble> {
-        for name in [TASKS, RESPONSES] {
+        let Some(gid) = self.access.gid.filter(|gid| !may_give_to(*gid)) else { return self.check_folders(group) };
+        let folder = self.root.join(group.folder()).display().to_string();
+        let what =
+            format!("askd is not in group {gid}, which gid = \"{gid}\" names, so it cannot give files to agents");
+        let fix = format!(
+            "start askd with that group: SupplementaryGroups={gid} in the unit (systemd), --group-add {gid} (docker run), \
+             group_add: [\"{gid}\"] (Compose)"
+        );
+        Err(FolderTrouble { folder, what, fix })
+    }
+
+    /// What is wrong with the folders themselves, whatever groups this process is in.
+    pub fn check_folders(&self, group: &Group) -> Result<(), FolderTrouble> {
+        for name in [TASKS, RESPONSES, BRIEFINGS] {
             let path = self.root.join(group.folder()).join(name);
             let trouble = |what: String, fix: String| FolderTrouble { folder: path.display().to_string(), what, fix };
-            let dir = self.get(group, name).map_err(|error| Self::cannot_open(&error, &path))?;
+            let dir = match self.get(group, name) {
+                // The first briefing makes it.
+                Err(error) if name == BRIEFINGS && error.kind() == io::ErrorKind::NotFound => continue,
+                found => found.map_err(|error| Self::cannot_open(&error, &path))?,
+            };
             let (uid, gid, mode) =
                 dir.owner().map_err(|error| trouble(error.to_string(), "look at its owner and mode".to_owned()))?;
             if let Err(error) = dir.usable() {
@@ -312,6 +330,13 @@ impl Folders {
         };
         FolderTrouble { folder: path.display().to_string(), what: format!("askd cannot open it: {error}"), fix }
     }
+}
+
+/// Whether this process may give files to a group, found out with one that nobody else sees.
+fn may_give_to(gid: u32) -> bool {
+    let file = memfd_create("askd", MemfdFlags::CLOEXEC);
+    // Without such a file nobody can tell.
+    !file.is_ok_and(|file| fchown(file, None, Some(Gid::from_raw(gid))).is_err())
 }
 
 fn unmounted() -> io::Error {

@@ -140,6 +140,11 @@ impl Status {
             1 => reasons.push("the folder of a group does not answer".to_owned()),
             hung => reasons.push(format!("the folders of {hung} groups do not answer")),
         }
+        match broker.unwritten().len() {
+            0 => {}
+            1 => reasons.push("the responses of a group cannot be written".to_owned()),
+            late => reasons.push(format!("the responses of {late} groups cannot be written")),
+        }
         Ok(reasons)
     }
 
@@ -154,6 +159,7 @@ impl Status {
         problems.extend(channels.iter().filter_map(ProblemView::of_channel));
         problems.extend(self.not_running().into_iter().map(ProblemView::of_missing));
         problems.extend(groups.iter().filter_map(ProblemView::of_group));
+        problems.extend(self.broker.unwritten().into_iter().map(ProblemView::of_unwritten));
         problems.extend(self.broker.silent_hosts(REPORTED).into_iter().map(ProblemView::of_host));
         problems.extend(overview.stuck.iter().map(ProblemView::of_card));
         let state = match &judged {
@@ -256,6 +262,11 @@ impl ProblemView {
         let Problem { since, why, fix } = group.problem.clone()?;
         let line = format!("The agent {} may be unable to ask: {why}", group.name);
         Some(Self { kind: "folder", about: Some(group.name.to_string()), line, fix, since: Some(since) })
+    }
+
+    fn of_unwritten((group, Problem { since, why, fix }): (Group, Problem)) -> Self {
+        let line = format!("The agent {group} does not get its answers: {why}");
+        Self { kind: "folder", about: Some(group.to_string()), line, fix, since: Some(since) }
     }
 
     fn of_host(silent: Silent) -> Self {

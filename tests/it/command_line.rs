@@ -478,6 +478,34 @@ pub(crate) fn copy_binary(to: &std::path::Path) {
     assert!(Command::new("cp").arg(crate::harness::ASKD).arg(to).status().unwrap().success());
 }
 
+/// A script that can be run. A process of its own writes it, for the same reason.
+pub(crate) fn script(at: &std::path::Path, text: &str) {
+    let write = "printf '#!/bin/sh\\n%s\\n' \"$1\" >\"$2\" && chmod 755 \"$2\"";
+    assert!(Command::new("sh").args(["-c", write, "sh", text]).arg(at).status().unwrap().success());
+}
+
+/// A program in this folder that is the real binary as a user of no other groups, who can use the folder and no other; `None`
+/// where only root could do that.
+pub(crate) fn as_another(dir: &std::path::Path, story: &str) -> Option<std::path::PathBuf> {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED {story}: needs root to be another user");
+        return None;
+    }
+    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+    copy_binary(&dir.join("askd"));
+    let program = dir.join("as-another");
+    let text = format!("exec setpriv --reuid 12345 --regid 12345 --clear-groups {} \"$@\"", dir.join("askd").display());
+    script(&program, &text);
+    Some(program)
+}
+
+/// Makes a folder that belongs to that user.
+pub(crate) fn of_another(folder: &std::path::Path, gid: u32, mode: u32) {
+    std::fs::create_dir_all(folder).unwrap();
+    std::os::unix::fs::chown(folder, Some(12345), Some(gid)).unwrap();
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
 #[test]
 fn a_data_folder_that_cannot_be_made_is_named_with_the_user_and_the_mend() {
     if !rustix::process::geteuid().is_root() {

@@ -1,5 +1,6 @@
 //! How the daemon is: `GET /api/v1/status` and `askd status`.
 
+use crate::command_line::{as_another, of_another};
 use crate::harness::{NOBODY, SOON, World, askd, choice, within};
 use crate::in_slack::{ALICE, CHANNEL, Mode, STRANGER, in_slack};
 use askd_sim::slack::FaultKind;
@@ -100,6 +101,71 @@ fn the_fault_of_a_folder_that_was_removed_is_not_told_any_more() {
     world.passing(SOON, "the trouble", || (status(&world)["state"] == "degraded").then_some(()));
     std::fs::remove_dir_all(&agent.path).unwrap();
     world.passing(SOON, "it to be well", || (status(&world)["state"] == "ready").then_some(()));
+}
+
+/// It cannot give its files to that group: agents would never get an answer.
+#[test]
+fn an_askd_that_is_not_in_the_group_of_its_agents_is_told_with_its_fix() {
+    let world = World::empty().config("gid = \"54321\"\n[groups.research]\n");
+    let story = "an_askd_that_is_not_in_the_group_of_its_agents_is_told_with_its_fix";
+    let Some(program) = as_another(world.dir.path(), story) else { return };
+    of_another(&world.data(), 12345, 0o751);
+    of_another(&world.data().join("ipc"), 12345, 0o751);
+    for name in ["", "tasks", "responses", "briefings"] {
+        of_another(&world.data().join("ipc/research").join(name), 54321, 0o770);
+    }
+    let world = world.with_daemon(&program).started();
+    let told = within(SOON, "the trouble", || Some(status(&world)).filter(|status| status["state"] == "degraded"));
+    let problem = &told["problems"][0];
+    assert_eq!((&problem["kind"], &problem["about"]), (&json!("folder"), &json!("research")));
+    assert!(problem["line"].as_str().unwrap().contains("askd is not in group 54321"), "{problem}");
+    for how in ["SupplementaryGroups=54321", "--group-add 54321"] {
+        assert!(problem["fix"].as_str().unwrap().contains(how), "{problem}");
+    }
+    world.group("research").ask_framework("r1");
+    assert_eq!(world.answer(&world.open_of("r1"), &json!({"r1_0": "Vue"})).0, 200);
+    let told = "degraded: the responses of a group cannot be written\n";
+    within(SOON, "it to be told", || (world.raw("GET", "/readyz", "", "").1 == told).then_some(()));
+}
+
+#[test]
+fn a_response_that_cannot_be_written_is_told_after_ten_seconds_until_it_is() {
+    let world = with_agents(&["research"]);
+    let agent = world.group("research");
+    agent.ask_framework("r1");
+    let ask = world.open_of("r1");
+    agent.squat_responses();
+    assert_eq!(world.answer(&ask, &json!({"r1_0": "Vue"})).0, 200);
+    let ready = || world.raw("GET", "/readyz", "", "").1;
+    let told = "degraded: the responses of a group cannot be written\n";
+    world.passing(Duration::from_secs(30), "it to be told", || (ready() == told).then_some(()));
+    let problems = status(&world)["problems"].clone();
+    let is_told = |problem: &Value| {
+        let line = problem["line"].as_str().unwrap();
+        line.starts_with("The agent research does not get its answers: ") && problem["kind"] == "folder"
+    };
+    assert!(problems.as_array().unwrap().iter().any(is_told), "{problems}");
+    agent.free_responses();
+    world.passing(Duration::from_secs(60), "it to be well", || (ready() == "ready\n").then_some(()));
+}
+
+#[test]
+fn a_briefings_folder_that_cannot_be_used_is_told_too() {
+    let mut world = World::empty().groups(&["research"]);
+    let briefings = world.group("research").path.join("briefings");
+    std::fs::create_dir_all(&briefings).unwrap();
+    std::fs::set_permissions(&briefings, std::fs::Permissions::from_mode(0o700)).unwrap();
+    world.start();
+    let fix = format!("chmod 0770 '{}'", briefings.display());
+    world.passing(SOON, "the trouble", || {
+        let problems = status(&world)["problems"].clone();
+        let mended = |problem: &Value| {
+            let fix = problem["fix"].as_str().unwrap();
+            assert!(std::process::Command::new("sh").args(["-c", fix]).status().unwrap().success());
+        };
+        problems.as_array().unwrap().iter().for_each(mended);
+        problems.as_array().unwrap().iter().any(|problem| problem["fix"] == *fix).then_some(())
+    });
 }
 
 #[tokio::test]

@@ -87,7 +87,9 @@ impl Broker {
             What::Update { route } => self.update(&ask, route),
             What::Deliver { task, of, done, mut pause } => {
                 let tried = catch_unwind(AssertUnwindSafe(|| task(&self.0.folders, &ask, &of)));
-                let Err(error) = tried.unwrap_or_else(|_reported| Err(io::Error::other("it panicked"))) else {
+                let tried = tried.unwrap_or_else(|_reported| Err(io::Error::other("it panicked")));
+                self.note_written(&ask, &of, &tried);
+                let Err(error) = tried else {
                     return self.apply_here(ask.id, done.of(of));
                 };
                 tracing::error!(

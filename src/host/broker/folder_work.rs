@@ -4,15 +4,19 @@
 
 use super::Broker;
 use super::saves::{Gate, Promises, Work};
-use askd_core::Group;
+use crate::host::standing::{Problem, Standing};
+use askd_core::{Ask, AskId, Group, RequestId};
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// How much is done at a time on the disk of the root, and in a folder that is mounted.
 const AT_A_TIME: usize = 4;
+/// For how long it may be impossible to write a response before an operator is told.
+const LATE: Duration = Duration::from_secs(10);
 
 /// Who has a turn.
 #[derive(Debug)]
@@ -20,12 +24,14 @@ pub(super) struct FolderWork {
     home: Arc<Gate>,
     mounted: Mutex<HashMap<Group, Arc<Gate>>>,
     promises: Arc<Promises>,
+    /// The responses that could not be written when they were tried last.
+    unwritten: Mutex<HashMap<(AskId, RequestId), (Group, Standing)>>,
 }
 
 impl FolderWork {
     pub(super) fn new(promises: &Arc<Promises>) -> Self {
         let home = Gate::new(AT_A_TIME, promises);
-        Self { home, mounted: Mutex::default(), promises: Arc::clone(promises) }
+        Self { home, mounted: Mutex::default(), promises: Arc::clone(promises), unwritten: Mutex::default() }
     }
 
     fn of_mounted(&self, group: &Group) -> Arc<Gate> {
@@ -46,6 +52,25 @@ impl Broker {
         let work: Work = Box::new(self.0.ctx.as_own(work));
         let turn = if is_home { lines.home.admit(work) } else { lines.of_mounted(group).admit(work) };
         turn.map(|work| (work, is_home))
+    }
+
+    /// Notes whether a response could be written.
+    pub(super) fn note_written(&self, ask: &Ask, of: &RequestId, tried: &io::Result<()>) {
+        let (key, mut unwritten) = ((ask.id, of.clone()), self.0.folder_work.unwritten.lock());
+        let Err(error) = tried else { return drop(unwritten.remove(&key)) };
+        let folder = self.0.folders.root().join(ask.group.folder());
+        let why = format!("a response cannot be written in {}: {error}", folder.display());
+        let fix =
+            "see who owns its folders, their modes and their disk (askd doctor); askd writes it as soon as it can";
+        let (_, standing) = unwritten.entry(key).or_insert_with(|| (ask.group.clone(), Standing::default()));
+        standing.fails(self.clock().now(), why, fix);
+    }
+
+    /// The groups that do not get their responses for a while now.
+    pub fn unwritten(&self) -> BTreeMap<Group, Problem> {
+        let (late, unwritten) = (self.clock().now() - LATE, self.0.folder_work.unwritten.lock());
+        let problems = unwritten.values().filter_map(|(group, standing)| Some((group.clone(), standing.problem()?)));
+        problems.filter(|(_, problem)| problem.since <= late).collect()
     }
 
     /// Does something in a group's folder, on another thread.

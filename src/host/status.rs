@@ -6,7 +6,7 @@ use super::ctx::Ctx;
 use super::folders::Folders;
 use super::port::Channels;
 use super::standing::{Problem, Standing};
-use super::store::{Loading, REPORTED, Silent};
+use super::store::{BOOT_ID_FIX, Loading, REPORTED, Silent, no_boot_id};
 use askd_core::{Ask, ChannelName, Group, Time};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -161,6 +161,7 @@ impl Status {
         problems.extend(groups.iter().filter_map(ProblemView::of_group));
         problems.extend(self.broker.unwritten().into_iter().map(ProblemView::of_unwritten));
         problems.extend(self.broker.silent_hosts(REPORTED).into_iter().map(ProblemView::of_host));
+        problems.extend(no_boot_id().map(ProblemView::of_boot));
         problems.extend(overview.stuck.iter().map(ProblemView::of_card));
         let state = match &judged {
             Err(_) => "not_ready",
@@ -267,6 +268,11 @@ impl ProblemView {
     fn of_unwritten((group, Problem { since, why, fix }): (Group, Problem)) -> Self {
         let line = format!("The agent {group} does not get its answers: {why}");
         Self { kind: "folder", about: Some(group.to_string()), line, fix, since: Some(since) }
+    }
+
+    fn of_boot(why: String) -> Self {
+        let line = format!("After a kill or a crash, agents may be told again what they took: {why}");
+        Self { kind: "daemon", about: None, line, fix: BOOT_ID_FIX.to_owned(), since: None }
     }
 
     fn of_host(silent: Silent) -> Self {

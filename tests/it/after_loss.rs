@@ -1,6 +1,7 @@
 //! After a loss of power: what the records say may be older than what was done, so nothing is assumed.
 
-use crate::harness::World;
+use crate::command_line::script;
+use crate::harness::{ASKD, World};
 use serde_json::json;
 use std::fs;
 
@@ -121,4 +122,24 @@ fn a_torn_file_is_written_anew_from_the_journal() {
     agent.wait("r1");
     assert!(world.terminate().success());
     assert!(world.state_files("pending_questions/g").iter().all(|name| !name.ends_with(".corrupt")));
+}
+
+/// As under systemd with `ProcSubset=pid`: no start knows whether the computer was switched off.
+#[test]
+fn a_boot_id_that_cannot_be_read_is_told_with_its_fix() {
+    let world = World::empty();
+    let hide = "mount -t proc -o subset=pid proc /proc && ! test -e /proc/sys/kernel/random/boot_id";
+    let can = std::process::Command::new("unshare").args(["--mount", "sh", "-c", hide]).status();
+    if !can.is_ok_and(|status| status.success()) {
+        println!("SKIPPED a_boot_id_that_cannot_be_read_is_told_with_its_fix: /proc cannot be mounted here");
+        return;
+    }
+    let program = world.dir.path().join("hidden");
+    script(&program, &format!("exec unshare --mount sh -c '{hide} && exec \"$0\" \"$@\"' {ASKD} \"$@\""));
+    let world = world.with_daemon(&program).started();
+    let told = world.call("GET", "/status", None).1;
+    let problem = &told["problems"][0];
+    assert!(problem["line"].as_str().unwrap().contains("/proc/sys/kernel/random/boot_id"), "{told}");
+    assert!(problem["fix"].as_str().unwrap().contains("ProcSubset=pid"), "{told}");
+    assert!(world.log().contains("ProcSubset=pid"), "{}", world.log());
 }

@@ -109,6 +109,13 @@ fn connections_wait_in_the_socket_of_systemd_while_the_daemon_restarts() {
     assert!(log.ends_with(&told), "{log}");
 }
 
+/// With `ProcSubset=pid` no file of the kernel is there but those of processes: each start would be one after a loss of power.
+#[test]
+fn the_unit_does_not_hide_the_id_of_the_boot() {
+    let unit = std::fs::read_to_string(format!("{}/deploy/askd.service", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    assert_eq!(unit.lines().find(|line| line.starts_with("ProcSubset")), None);
+}
+
 #[test]
 fn the_units_are_ones_that_systemd_understands() {
     let folder = tempfile::tempdir().unwrap();

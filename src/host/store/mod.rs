@@ -26,7 +26,7 @@ pub use copying::{Copied, abort, copy};
 pub use documents::{Documents, InFiles, aside, change as change_document};
 #[cfg(feature = "postgres")]
 use files::boot_id;
-pub use files::{CHANNELS_FORMAT, Files, hold, note_settings, noted_settings};
+pub use files::{BOOT_ID_FIX, CHANNELS_FORMAT, Files, hold, no_boot_id, note_settings, noted_settings};
 pub use forgetting::{BEGINNING, Erased, Whom};
 pub use loading::Loading;
 #[cfg(feature = "postgres")]

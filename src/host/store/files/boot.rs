@@ -12,8 +12,21 @@ const CLEAN: &str = "clean";
 const ERA: &str = "after-loss";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
+/// What an operator can do where no boot has an id.
+pub const BOOT_ID_FIX: &str = "take ProcSubset=pid out of askd's unit, or whatever else hides /proc/sys from askd, and \
+                               restart it";
+
+/// Why boots of this computer cannot be told apart, if so.
+pub fn no_boot_id() -> Option<String> {
+    let error = std::fs::read_to_string(BOOT_ID).err()?;
+    Some(format!("askd cannot read {BOOT_ID} ({error}), so every start counts as the first one after a loss of power"))
+}
+
 /// Names what this computer has run since it was switched on. Without an id this run is like no other.
 pub(in crate::host::store) fn boot_id() -> String {
+    if let Some(why) = no_boot_id() {
+        tracing::warn!("{why}. Fix: {BOOT_ID_FIX}");
+    }
     let boot = std::fs::read_to_string(BOOT_ID).unwrap_or_else(|_| random::unique());
     boot.trim().to_owned()
 }

@@ -11,6 +11,7 @@ mod unfiled;
 
 #[cfg(feature = "postgres")]
 pub(super) use boot::boot_id;
+pub use boot::{BOOT_ID_FIX, no_boot_id};
 pub use opening::{hold, note_settings, noted_settings};
 
 use super::cache::{Cache, Kind};

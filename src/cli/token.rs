@@ -115,10 +115,16 @@ fn or_here(
 ) -> Result<Value, Exit> {
     match said {
         Err(away @ (ClientError::Away { .. } | ClientError::NoToken { .. })) if at.is_of_the_settings() => {
-            let state = at.settings()?.state_dir();
+            let settings = at.settings()?;
+            if settings.postgres.url.is_some() {
+                let why = format!("{away}. The tokens are in the database: run this on a host where askd runs");
+                return Err(Exit::new(FAILED, why));
+            }
+            let state = settings.state_dir();
             // Held by a daemon that does not answer: it would not know of a change.
             let Ok(_held) = hold(&state) else { return Err(away.into()) };
             let documents = InFiles::open(&state).context("the tokens cannot be read")?;
+            documents.check().map_err(|error| Exit::new(FAILED, error))?;
             let tokens = Tokens::open(Arc::new(documents), Clock::system()).context("the tokens cannot be read")?;
             here(&tokens)
         }

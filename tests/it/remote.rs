@@ -643,6 +643,30 @@ fn tokens_are_made_listed_and_revoked_with_and_without_a_daemon() {
     assert_eq!(agent.call("GET", "/asks/r1", "").0, 401);
 }
 
+/// The files hold no token that counts.
+#[test]
+#[cfg(feature = "postgres")]
+fn without_a_daemon_no_token_is_made_or_revoked_in_files_that_are_not_where_the_tokens_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, state) = (dir.path().join("askd.toml"), dir.path().join("state"));
+    std::fs::create_dir_all(&state).unwrap();
+    let refused = |more: &str, told: &str| {
+        let listen = crate::ports::free_port();
+        let text = format!("data_dir = \"{}\"\nhttp.listen = \"127.0.0.1:{listen}\"\n{more}", dir.path().display());
+        std::fs::write(&file, text).unwrap();
+        for args in [&["new", "research"][..], &["list"], &["revoke", "0123456789ab"]] {
+            let done = askd().arg("token").args(args).arg("--config").arg(&file).output().unwrap();
+            let said = String::from_utf8_lossy(&done.stderr).into_owned();
+            assert!(done.status.code() == Some(1) && said.contains(told), "{args:?}: {said}");
+        }
+        assert!(!state.join("agent_tokens.json").exists());
+    };
+    let database = "[postgres]\nurl = \"postgres://askd:x@127.0.0.1:1/askd\"\nnode = \"host-a\"\n";
+    refused(database, "The tokens are in the database: run this on a host where askd runs");
+    std::fs::write(state.join("copy"), "moved").unwrap();
+    refused("", "the records of the state folder were moved");
+}
+
 /// `askd ask` with the environment of an agent that has a token.
 fn asks(agent: &Agent, more: &[&str]) -> std::process::Child {
     let mut command = askd();

@@ -2,7 +2,7 @@
 //! tokens. A document's name is its path below `state/`; its owner decides what stands in it. The engine that keeps the asks
 //! keeps the documents, too.
 
-use super::{MAX_FILE_BYTES, Rates};
+use super::{MAX_FILE_BYTES, Rates, STATE_FOLDER, StoreError, marks};
 use crate::ipc::files::{Access, Dir, ReadError};
 #[cfg(feature = "postgres")]
 use crate::ipc::is_json_file;
@@ -86,6 +86,11 @@ impl InFiles {
     /// Those in this folder.
     pub fn open(state: &Path) -> io::Result<Self> {
         Dir::open(state).map(Self)
+    }
+
+    /// Whether they may be used: they were not moved away, and are not half a copy.
+    pub fn check(&self) -> Result<(), StoreError> {
+        marks::check(self, STATE_FOLDER)
     }
 
     /// Runs `act` in the folder that holds a document; creates the folder if it is missing.

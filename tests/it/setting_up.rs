@@ -1,6 +1,6 @@
 //! Setting up: what an operator types before the first question, what goes wrong, and what askd says to it.
 
-use crate::command_line::{copy_binary, err, out};
+use crate::command_line::{as_another, copy_binary, err, out};
 use crate::harness::{SOON, World, askd, choice};
 use crate::in_slack::{ALICE, CHANNEL};
 use crate::on_whatsapp::{ADA, sim};
@@ -235,6 +235,35 @@ fn a_group_is_added_with_its_folders_and_the_lines_to_connect_it() {
     assert!(out(&output).contains("Add this to the settings"), "{}{}", out(&output), err(&output));
     let wrong = run(&["group", "add", "../x"]);
     assert_eq!((wrong.status.code(), err(&wrong).contains("a group's name is")), (Some(2), true), "{}", err(&wrong));
+}
+
+/// The usual settings file may be missing. One that is there and cannot be read is a mistake like any other.
+#[test]
+fn settings_of_the_system_that_cannot_be_read_are_not_taken_for_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let story = "settings_of_the_system_that_cannot_be_read_are_not_taken_for_none";
+    let Some(program) = as_another(dir.path(), story) else { return };
+    let check = |before: &str| {
+        let script =
+            format!("mount -t tmpfs none /etc && mkdir /etc/askd && {before} && exec {} check", program.display());
+        let mut command = crate::daemon::without_environment("unshare".as_ref());
+        command.args(["--mount", "sh", "-c", &script]).env("ASKD__DATA_DIR", dir.path()).output().unwrap()
+    };
+    let none = check("true");
+    if err(&none).contains("unshare:") || err(&none).contains("mount:") {
+        println!("SKIPPED {story}: nothing can be mounted here");
+        return;
+    }
+    assert_eq!(none.status.code(), Some(0), "{}", err(&none));
+    for (before, why) in [
+        ("ln -s /nowhere/askd.toml /etc/askd/askd.toml", "No such file or directory (os error 2)"),
+        ("touch /etc/askd/askd.toml && chmod 700 /etc/askd", "Permission denied (os error 13)"),
+        ("touch /etc/askd/askd.toml && chmod 600 /etc/askd/askd.toml", "Permission denied (os error 13)"),
+    ] {
+        let wrong = check(before);
+        let told = format!("askd: cannot read the settings file /etc/askd/askd.toml: {why}\n");
+        assert_eq!((wrong.status.code(), err(&wrong)), (Some(2), told), "{before}");
+    }
 }
 
 #[test]

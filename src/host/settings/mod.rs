@@ -34,6 +34,7 @@ use mistakes::{Mistakes, Source};
 use serde::Deserialize;
 use slack::SlackShape;
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -110,8 +111,10 @@ impl Settings {
     pub fn load(files: &[PathBuf]) -> Result<Self, SettingsError> {
         let (mut sources, mut unread) = (Vec::new(), Mistakes::default());
         let named = Self::files(files);
-        // Nobody has to write the usual one.
-        for file in named.iter().filter(|file| !files.is_empty() || file.exists()) {
+        // Nobody has to write the usual one. If it cannot be looked at, it may be there.
+        let missing =
+            |file: &Path| std::fs::symlink_metadata(file).is_err_and(|it| it.kind() == io::ErrorKind::NotFound);
+        for file in named.iter().filter(|file| !files.is_empty() || !missing(file)) {
             match std::fs::read_to_string(file) {
                 Ok(text) => sources.push(Source { name: file.display().to_string(), text }),
                 Err(error) => unread.at_large(&format!("cannot read the settings file {}: {error}", file.display())),

@@ -9,7 +9,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgGroup, Args};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Most messages of a chat that are named.
 const MESSAGES: usize = 20;
@@ -57,13 +57,7 @@ impl ForgetCommand {
         // Of a whole id it is certain that nothing is left. A code may have been mistyped.
         let may_be_mistyped = matches!(&whom, Whom::Ask(ask) if ask.parse::<AskId>().is_err());
         let state = settings.state_dir();
-        let owner = std::fs::metadata(&state).map_err(|error| {
-            Exit::new(FAILED, format!("cannot look at {}: {error}. Give the daemon's --config", state.display()))
-        })?;
-        if owner.uid() != rustix::process::geteuid().as_raw() {
-            let who = "run this as askd's own user, whom the records belong to: sudo -u askd askd forget ...";
-            return Err(Exit::new(FAILED, who));
-        }
+        as_owner(&state, "forget")?;
         let stop = if settings.postgres.url.is_some() {
             "stop every daemon that uses the database, run this again, and start them"
         } else {
@@ -86,6 +80,18 @@ impl ForgetCommand {
                    (`askd cancel ID`), and run this again";
         Err(Exit::new(FAILED, format!("{why}:\n  {ids}")))
     }
+}
+
+/// Lets only the user do this to whom the records belong: a daemon could not read what another one writes.
+pub(super) fn as_owner(state: &Path, command: &str) -> Result<(), Exit> {
+    let owner = std::fs::metadata(state).map_err(|error| {
+        Exit::new(FAILED, format!("cannot look at {}: {error}. Give the daemon's --config", state.display()))
+    })?;
+    if owner.uid() == rustix::process::geteuid().as_raw() {
+        return Ok(());
+    }
+    let who = "run this as askd's own user, whom the records belong to";
+    Err(Exit::new(FAILED, format!("{who}: sudo -u askd askd {command} ...")))
 }
 
 /// Whether this can be a question's code, or enough of its id.

@@ -55,6 +55,15 @@ impl Add {
         let group = Group::of_folder(&self.name)
             .map_err(|rule| Exit::new(USAGE, format!("{:?}: a group's name is {rule}", self.name)))?;
         let settings = Settings::load(&self.config).map_err(|error| Exit::new(USAGE, error))?;
+        let data = &settings.data_dir;
+        if rustix::process::geteuid().is_root() && !data.exists() {
+            let why = format!(
+                "{0} is not there yet, so nobody can say whose the folders are to be. Start askd once, or make it for askd's \
+                 user: sudo install -d -o askd -g askd -m 0751 {0}",
+                data.display()
+            );
+            return Err(Exit::new(FAILED, why));
+        }
         let gid = make(&settings, &group)?;
         let folder = settings.ipc_dir().join(group.as_str());
         say(&format!("The folders of {group} are ready: {}", folder.display()))?;
@@ -81,6 +90,9 @@ impl Add {
 /// Makes the folders, and returns the group id that the agent needs.
 pub(super) fn make(settings: &Settings, group: &Group) -> Result<u32, Exit> {
     let root = settings.ipc_dir();
+    // Looked at first: what root makes is root's.
+    let anothers = |folder: &Path| std::fs::metadata(folder).ok().filter(|at| at.uid() != 0);
+    let owner = anothers(&root).or_else(|| anothers(&settings.data_dir));
     let folders = Folders::open(root.clone(), settings.access, Clock::system())
         .with_context(|| format!("cannot make {}", root.display()))
         .and_then(|folders| {
@@ -88,12 +100,12 @@ pub(super) fn make(settings: &Settings, group: &Group) -> Result<u32, Exit> {
             Ok(folders)
         })
         .map_err(|error| Exit::new(FAILED, format!("{error:#}. Run it as the user of the daemon, or as root")))?;
-    let owner = std::fs::metadata(&root).context("the folder of the groups")?;
     let own = root.join(group.as_str());
     // Root makes them for the daemon.
-    if rustix::process::geteuid().is_root() && owner.uid() != 0 {
+    if let Some(owner) = owner.filter(|_| rustix::process::geteuid().is_root()) {
         let gid = settings.access.gid.unwrap_or(owner.gid());
-        for folder in [own.clone(), own.join(TASKS), own.join(RESPONSES), own.join(BRIEFINGS)] {
+        let folders = [own.clone(), own.join(TASKS), own.join(RESPONSES), own.join(BRIEFINGS)];
+        for (folder, gid) in folders.map(|folder| (folder, gid)).into_iter().chain([(root, owner.gid())]) {
             let given = chown(&folder, Some(owner.uid()), Some(gid));
             given.with_context(|| format!("cannot give {} to user id {}", folder.display(), owner.uid()))?;
         }

@@ -2,6 +2,7 @@
 //! under the lock of the state folder.
 
 use super::asks::{Where, pretty, segment};
+use super::forget::as_owner;
 use super::layout::{Look, short, text, time_from};
 use super::{Exit, FAILED, USAGE, say};
 use crate::clock::Clock;
@@ -121,6 +122,9 @@ fn or_here(
                 return Err(Exit::new(FAILED, why));
             }
             let state = settings.state_dir();
+            if state.exists() {
+                as_owner(&state, "token")?;
+            }
             // Held by a daemon that does not answer: it would not know of a change.
             let Ok(_held) = hold(&state) else { return Err(away.into()) };
             let documents = InFiles::open(&state).context("the tokens cannot be read")?;

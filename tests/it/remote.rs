@@ -667,6 +667,36 @@ fn without_a_daemon_no_token_is_made_or_revoked_in_files_that_are_not_where_the_
     refused("", "the records of the state folder were moved");
 }
 
+/// A file of root's would keep the daemon from starting.
+#[test]
+fn root_makes_no_token_that_the_daemon_cannot_read_and_the_doctor_finds_such_a_file() {
+    let world = World::empty();
+    let story = "root_makes_no_token_that_the_daemon_cannot_read_and_the_doctor_finds_such_a_file";
+    let Some(program) = crate::command_line::as_another(world.dir.path(), story) else { return };
+    crate::command_line::of_another(&world.data(), 12345, 0o751);
+    let mut world = world.with_daemon(&program).started();
+    assert!(world.terminate().success());
+    let file = world.dir.path().join("settings.toml");
+    std::fs::write(&file, format!("data_dir = \"{}\"\n", world.data().display())).unwrap();
+    let made = askd().args(["token", "new", "research", "--config"]).arg(&file).output().unwrap();
+    let told = "askd: run this as askd's own user, whom the records belong to: sudo -u askd askd token ...\n";
+    assert_eq!((made.status.code(), &*String::from_utf8_lossy(&made.stderr)), (Some(1), told));
+    let tokens = world.state().join("agent_tokens.json");
+    assert!(!tokens.exists());
+    std::fs::write(&tokens, "{}").unwrap();
+    let doctor = || {
+        let done = std::process::Command::new(&program).args(["doctor", "--json", "--config"]).arg(&file).output();
+        let told: Value = serde_json::from_slice(&done.unwrap().stdout).unwrap();
+        let findings = told["findings"].as_array().unwrap().clone();
+        findings.into_iter().find(|finding| finding["check"] == "state folder").unwrap()
+    };
+    let fault = doctor();
+    assert!(fault["what"].as_str().unwrap().contains("agent_tokens.json belongs to user id 0"), "{fault}");
+    let fix = fault["fix"].as_str().unwrap();
+    assert!(std::process::Command::new("sh").args(["-c", fix]).status().unwrap().success());
+    assert_eq!(doctor()["verdict"], "ok");
+}
+
 /// `askd ask` with the environment of an agent that has a token.
 fn asks(agent: &Agent, more: &[&str]) -> std::process::Child {
     let mut command = askd();

@@ -1,6 +1,6 @@
 //! Setting up: what an operator types before the first question, what goes wrong, and what askd says to it.
 
-use crate::command_line::{as_another, copy_binary, err, out};
+use crate::command_line::{as_another, copy_binary, err, of_another, out};
 use crate::harness::{SOON, World, askd, choice};
 use crate::in_slack::{ALICE, CHANNEL};
 use crate::on_whatsapp::{ADA, sim};
@@ -208,6 +208,7 @@ fn the_trail_of_a_question_is_read_from_the_audit_files() {
 fn a_group_is_added_with_its_folders_and_the_lines_to_connect_it() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
+    std::fs::create_dir(&data).unwrap();
     let gid = std::fs::metadata(dir.path()).unwrap().gid();
     let run = |args: &[&str]| askd().args(args).env("ASKD__DATA_DIR", &data).output().unwrap();
     let added = run(&["group", "add", "research", "--for-docker"]);
@@ -235,6 +236,31 @@ fn a_group_is_added_with_its_folders_and_the_lines_to_connect_it() {
     assert!(out(&output).contains("Add this to the settings"), "{}{}", out(&output), err(&output));
     let wrong = run(&["group", "add", "../x"]);
     assert_eq!((wrong.status.code(), err(&wrong).contains("a group's name is")), (Some(2), true), "{}", err(&wrong));
+}
+
+#[test]
+fn what_root_makes_for_a_group_before_the_first_start_is_the_daemons() {
+    let dir = tempfile::tempdir().unwrap();
+    let story = "what_root_makes_for_a_group_before_the_first_start_is_the_daemons";
+    if as_another(dir.path(), story).is_none() {
+        return;
+    }
+    let data = dir.path().join("data");
+    let add = || askd().args(["group", "add", "research"]).env("ASKD__DATA_DIR", &data).output().unwrap();
+    let refused = add();
+    let told = format!(
+        "askd: {0} is not there yet, so nobody can say whose the folders are to be. Start askd once, or make it for askd's user: \
+         sudo install -d -o askd -g askd -m 0751 {0}\n",
+        data.display()
+    );
+    assert_eq!((refused.status.code(), err(&refused), data.exists()), (Some(1), told, false));
+    of_another(&data, 12345, 0o751);
+    let added = add();
+    assert_eq!(added.status.code(), Some(0), "{}", err(&added));
+    for name in ["", "research", "research/tasks", "research/responses", "research/briefings"] {
+        let at = std::fs::metadata(data.join("ipc").join(name)).unwrap();
+        assert_eq!((at.uid(), at.gid()), (12345, 12345), "{name}");
+    }
 }
 
 /// The usual settings file may be missing. One that is there and cannot be read is a mistake like any other.

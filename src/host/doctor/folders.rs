@@ -45,9 +45,9 @@ pub(super) fn data(found: &mut Findings, settings: &Settings) {
         let fix = format!("stop askd, move that folder to '{}' itself, and start askd", state.display());
         found.fault("state folder", "it lies in a folder that agents can write", fix);
     } else {
-        private(found, "state folder", &state, 0o700);
+        private(found, "state folder", &state, 0o700, at.uid());
     }
-    private(found, "token file", &state.join(TOKEN_FILE), 0o600);
+    private(found, "token file", &state.join(TOKEN_FILE), 0o600, at.uid());
     match rustix::fs::statvfs(data) {
         Ok(disk)
             if disk.f_bavail.saturating_mul(disk.f_frsize) < LEAST_FREE
@@ -65,13 +65,22 @@ pub(super) fn data(found: &mut Findings, settings: &Settings) {
 }
 
 /// What nobody but askd may read.
-fn private(found: &mut Findings, check: &str, path: &Path, wanted: u32) {
+fn private(found: &mut Findings, check: &str, path: &Path, wanted: u32, owner: u32) {
     let shown = path.display();
     let at = match std::fs::metadata(path) {
         Ok(at) => at,
         // It is made at the first start, or stands in the settings.
         Err(error) => return found.not_checked(check, format!("{shown}: {error}")),
     };
+    let inside = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let owned = std::iter::once(path.to_owned()).chain(inside).filter_map(|path| {
+        let uid = std::fs::symlink_metadata(&path).ok()?.uid();
+        Some((path, uid))
+    });
+    if let Some((path, uid)) = owned.into_iter().find(|(_, uid)| *uid != owner) {
+        let what = format!("{} belongs to user id {uid}, and the data folder to {owner}", path.display());
+        return found.fault(check, what, format!("chown -R {owner} '{shown}'"));
+    }
     let mode = at.mode() & 0o7777;
     let needed = if at.is_dir() { wanted } else { 0o400 };
     let wrong = if mode & 0o077 != 0 {

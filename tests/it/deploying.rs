@@ -44,6 +44,25 @@ fn the_example_settings_are_read() {
     assert!(settings.group(&"another".parse().unwrap()).is_none(), "only named groups are served");
 }
 
+/// An agent's pod calls a service that the manifest has, by a name that the daemons know.
+#[test]
+fn pods_of_agents_call_a_name_that_the_daemons_know() {
+    let read = |name: &str| fs::read_to_string(shipped(name)).unwrap();
+    let manifest = read("deploy/kubernetes/askd.yaml");
+    let quoted = |line: &str| line.split('"').filter(|part| part.starts_with("askd")).map(str::to_owned).collect();
+    let names: Vec<String> =
+        manifest.lines().find(|line| line.contains("allowed_hosts = ")).map(quoted).unwrap_or_default();
+    assert!(manifest.contains("\n  name: askd-agents\n"), "the service");
+    for pod in ["deploy/kubernetes/agent.yaml", "deploy/examples/pod.yaml"] {
+        let pod = read(pod);
+        let url = pod.lines().find(|line| line.contains("ASKD_URL")).unwrap().split('"').nth(1).unwrap();
+        let host = url.strip_prefix("http://").unwrap().strip_suffix(":8486").unwrap();
+        assert_eq!(host.split('.').next(), Some("askd-agents"));
+        let public = manifest.contains(&format!("public_url = \"{url}\""));
+        assert!(public || names.contains(&host.to_owned()), "{host}: {names:?}");
+    }
+}
+
 /// Docker makes a folder in the place of a file that it is to mount and that is not there.
 #[test]
 fn the_commands_for_several_daemons_make_each_file_before_it_is_mounted() {

@@ -282,6 +282,29 @@ fn the_records_move_to_the_database_and_back_with_an_open_question() {
     assert!(Path::new(&back.state()).join("settled").exists());
 }
 
+/// As after a boot of the host: a kept outcome still names the boot in which it was written.
+#[test]
+fn kept_outcomes_of_an_earlier_boot_move_once_askd_was_started_and_stopped() {
+    let Some(database) = Database::found() else { return };
+    let mut world = World::empty().in_files().with_binary().started();
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    let ask = world.one_open();
+    assert_eq!(world.answer(&ask, &json!({ask["questions"][0]["id"].as_str().unwrap(): "b"})).0, 200);
+    world.group("research").take("r1");
+    let settled = world.state().join("settled/research");
+    let taken = || {
+        world.store().iter().any(|(path, text)| path.starts_with(&settled) && text.contains("\"taken\"")).then_some(())
+    };
+    within(SOON, "the outcome to be noted as taken", taken);
+    assert_eq!(world.terminate().code(), Some(0));
+    world.after_loss(true);
+    world.start();
+    assert_eq!(world.terminate().code(), Some(0));
+    std::fs::write(world.dir.path().join("askd.toml"), database.settings("host-a")).unwrap();
+    let (code, told) = copy(&world, &["postgres"]);
+    assert!(code == Some(0) && told.contains(": 0 open and 1 settled questions"), "{told}");
+}
+
 #[test]
 fn a_daemon_that_was_paused_and_overtaken_acknowledges_nothing() {
     let Some(database) = Database::found() else { return };

@@ -277,8 +277,8 @@ fn copy_all(from: &Opened, to: &Opened, host: &str, called: &Called) -> Result<(
         if failed.lock().is_some() {
             return;
         }
-        // The copy would look as if nothing were missing.
-        let unclean = after_loss.then_some(CopyError::NotClean(from.store.place()));
+        // The copy would look as if nothing were missing. A start that has looked at them leaves the others as they are.
+        let unclean = (after_loss && ask.is_changed_by_loss()).then_some(CopyError::NotClean(from.store.place()));
         if let Some(error) = unclean.or_else(|| copy(called.ask(ask), settled).err().map(CopyError::from)) {
             failed.lock().get_or_insert(error);
         }
@@ -328,8 +328,9 @@ fn compare(from: &Opened, to: &Opened, called: &Called) -> Result<Copied, CopyEr
 mod tests {
     use super::*;
     use crate::host::store::Allowed;
-    use crate::host::store::conformance::{ask, settled};
+    use crate::host::store::conformance::{ask, ask_in_slack, done, settled};
     use askd_core::{Digest, Person, Via};
+    use std::time::Duration;
 
     fn files(at: &std::path::Path) -> Opened {
         Opened::files(at, false).unwrap()
@@ -365,6 +366,32 @@ mod tests {
         assert_eq!(copy(&to, &from, "here").unwrap(), Copied { open: 0, ..all });
         assert!(from.check().is_ok() && to.check().is_err());
         assert_eq!(read_ids(&from).unwrap(), [(done, true)]);
+    }
+
+    /// What a loss of power would not change is whole, whenever it was written.
+    #[test]
+    fn only_what_a_loss_of_power_would_change_is_not_copied_after_one() {
+        let temp = tempfile::tempdir().unwrap();
+        let (here, there) = (temp.path().join("here/state"), temp.path().join("there/state"));
+        let (open, done) = (Arc::new(ask_in_slack(1, "g")), Arc::new(done(2, Duration::from_secs(60))));
+        assert!(open.is_changed_by_loss() && !done.is_changed_by_loss());
+        let from = files(&here);
+        save(&from, &done);
+        from.store.retire(&done.group, done.id).unwrap();
+        from.store.close().unwrap();
+        drop(from);
+        let from = Opened::files(&here, true).unwrap();
+        let lost = Mutex::new(0);
+        read_all(&from, &|stored| *lost.lock() += usize::from(stored.after_loss)).unwrap();
+        assert_eq!(lost.into_inner(), 1, "nothing vouches for it");
+        let to = files(&there);
+        assert_eq!(copy(&from, &to, "here").unwrap().settled, 1);
+        assert_eq!(copy(&to, &from, "here").unwrap().settled, 1);
+        save(&from, &open);
+        from.store.close().unwrap();
+        drop(from);
+        let from = Opened::files(&here, true).unwrap();
+        assert!(matches!(copy(&from, &to, "here"), Err(CopyError::NotClean(_))));
     }
 
     #[test]

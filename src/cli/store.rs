@@ -1,5 +1,6 @@
 //! `askd store copy`: moves the records from files to PostgreSQL, or back.
 
+use super::forget::as_owner;
 use super::{Exit, FAILED, USAGE, say, small_runtime};
 use crate::host::settings::Settings;
 use crate::host::store::{Copied, Opened, StoreError, Waiting, abort, copy};
@@ -50,6 +51,9 @@ impl StoreCommand {
         };
         super::log(&settings.log.filter, false)?;
         let state = settings.state_dir();
+        if state.exists() {
+            as_owner(&state, "store copy")?;
+        }
         let files = Opened::files(&state, false).map_err(exit)?;
         let (url, node) = (url.expose_secret(), &settings.postgres.node);
         let waiting = Waiting::beside(url, node, &state, false, "askd-postgres").map_err(exit)?;

@@ -1,7 +1,8 @@
 //! Stories with records in PostgreSQL: those here, most with several hosts; and all others if `ASKD_STORIES_ON=postgres`.
 //! `tests/postgres/run` starts the server that `ASKD_TEST_POSTGRES` names; without it these stories say that they were skipped.
 
-use crate::harness::{SOON, World, askd, choice, within};
+use crate::command_line::{as_another, of_another};
+use crate::harness::{SOON, World, askd, choice, names, within};
 use crate::remote::{Agent, Remote};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -303,6 +304,22 @@ fn kept_outcomes_of_an_earlier_boot_move_once_askd_was_started_and_stopped() {
     std::fs::write(world.dir.path().join("askd.toml"), database.settings("host-a")).unwrap();
     let (code, told) = copy(&world, &["postgres"]);
     assert!(code == Some(0) && told.contains(": 0 open and 1 settled questions"), "{told}");
+}
+
+/// It would write files there that the daemon could not read.
+#[test]
+#[cfg(feature = "postgres")]
+fn root_copies_no_records_that_are_another_users() {
+    let world = World::empty().in_files();
+    if as_another(world.dir.path(), "root_copies_no_records_that_are_another_users").is_none() {
+        return;
+    }
+    of_another(&world.state(), 12345, 0o700);
+    let settings = "[postgres]\nurl = \"postgres://askd:x@127.0.0.1:1/askd\"\nnode = \"host-a\"\n";
+    std::fs::write(world.dir.path().join("askd.toml"), settings).unwrap();
+    let (code, told) = copy(&world, &["postgres"]);
+    assert!(code == Some(1) && told.contains("sudo -u askd askd store copy ..."), "{told}");
+    assert_eq!(names(&world.state()), Vec::<String>::new());
 }
 
 #[test]

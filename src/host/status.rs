@@ -129,6 +129,7 @@ impl Status {
         }
         let away = channels.standing().filter(|(_, problem)| problem.is_some());
         let mut reasons: Vec<String> = away.map(|(name, _)| format!("{} is away", name.title())).collect();
+        reasons.extend(self.not_running().into_iter().map(|name| format!("{} does not run", name.title())));
         reasons.extend(self.agents.problem().map(|_| "agents cannot ask over HTTP".to_owned()));
         let behind = ctx.clock().behind();
         if Duration::from_millis(behind.unsigned_abs()) > OFF {
@@ -189,6 +190,7 @@ impl Status {
             tallies.iter().map(|(group, tally)| (group.to_string(), count(tally))).collect()
         };
         let up = self.channels.standing().map(|(name, problem)| (name.to_string(), i64::from(problem.is_none())));
+        let up = up.chain(self.not_running().into_iter().map(|name| (name.to_string(), 0)));
         self.broker.metrics().text(of_groups(|tally| tally.open), of_groups(|tally| tally.uncollected), up.collect())
     }
 

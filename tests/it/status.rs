@@ -283,6 +283,11 @@ async fn a_card_in_a_channel_that_stays_archived_is_given_up_after_a_day_and_nam
     assert!(tries() <= so_far + 2, "{so_far}, then {}", tries());
 }
 
+/// Whether it is ready, as a load balancer reads it.
+fn ready(world: &World) -> String {
+    world.raw("GET", "/readyz", "", "").1
+}
+
 #[test]
 fn a_reload_that_brings_routes_of_a_channel_that_does_not_run_is_named() {
     let world = World::empty().with_binary().config("[groups.a]\n").started();
@@ -295,6 +300,10 @@ fn a_reload_that_brings_routes_of_a_channel_that_does_not_run_is_named() {
     let problem = &told["problems"][0];
     assert_eq!((&problem["kind"], &problem["about"]), (&json!("channel"), &json!("slack")), "{told}");
     assert!(problem["fix"].as_str().unwrap().starts_with("restart askd"), "{problem}");
+    assert_eq!(told["reasons"], json!(["Slack does not run"]));
+    assert_eq!(ready(&world), "degraded: Slack does not run\n");
+    let (_, metrics) = world.raw("GET", "/metrics", "", "");
+    assert!(metrics.contains("askd_channel_up{channel=\"slack\"} 0\n"), "{metrics}");
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use crate::command_line::{as_another, of_another};
 use crate::harness::{NOBODY, SOON, World, askd, choice, within};
 use crate::in_slack::{ALICE, CHANNEL, Mode, STRANGER, in_slack};
+use crate::on_whatsapp::{ADA, TO_ADA, on_whatsapp, sim};
 use askd_sim::slack::FaultKind;
+use askd_sim::whatsapp::Config;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
@@ -203,6 +205,52 @@ async fn slack_that_is_back_counts_as_connected_though_nothing_else_calls_it() {
     assert_eq!(world.raw("GET", "/readyz", "", "").1, "ready\n");
 }
 
+/// Whether it is ready, as a load balancer reads it.
+fn ready(world: &World) -> String {
+    world.raw("GET", "/readyz", "", "").1
+}
+
+/// Asks something on WhatsApp that cannot be shown there.
+async fn ask_in_vain(world: &World, request_id: &str) {
+    world.ask(request_id, choice("Which?", &["a", "b"]));
+    let response = world.response_within(request_id, Duration::from_secs(900)).await;
+    assert_eq!(response["result"]["status"], "undeliverable", "{response}");
+}
+
+/// Nobody writes and nobody asks: askd finds out by itself.
+#[tokio::test]
+async fn whatsapp_that_is_back_counts_as_connected_though_nothing_else_calls_it() {
+    let world = on_whatsapp(sim(), TO_ADA, "").await;
+    world.writes(ADA, "hello").await;
+    world.phone.away(true);
+    ask_in_vain(&world, "r1").await;
+    world.time_passes(Duration::from_secs(120)).await;
+    assert_eq!(ready(&world), "degraded: WhatsApp is away\n", "it is away still");
+    world.phone.away(false);
+    world.time_passes(Duration::from_secs(60)).await;
+    world.passes(SOON, "it to be back", || (ready(&world) == "ready\n").then_some(())).await;
+}
+
+/// What every message is refused for is told from its first time on, until a message is taken: that the number can be
+/// looked up says nothing of the account.
+#[tokio::test]
+async fn what_whatsapp_refuses_every_message_for_is_told_since_it_began() {
+    let wrong = Config { token: "another".to_owned(), ..sim() };
+    for (config, code) in [(wrong, 190), (sim(), 131_042)] {
+        let world = on_whatsapp(config, TO_ADA, "").await;
+        world.phone.account((code != 190).then_some(code));
+        world.writes(ADA, "hello").await;
+        ask_in_vain(&world, "r1").await;
+        let channel = |world: &World| status(world)["channels"][0].clone();
+        let began = channel(&world);
+        assert_eq!((&began["name"], &began["why"]), (&json!("whatsapp"), &json!(format!("refused with {code}"))));
+        world.time_passes(Duration::from_secs(300)).await;
+        ask_in_vain(&world, "r2").await;
+        assert_eq!(channel(&world), began);
+        assert_eq!(ready(&world), "degraded: WhatsApp is away\n");
+    }
+}
+
 #[tokio::test]
 async fn a_card_that_can_never_be_closed_is_told_with_its_reason() {
     let world = in_slack(Mode::Http).start().await;
@@ -281,11 +329,6 @@ async fn a_card_in_a_channel_that_stays_archived_is_given_up_after_a_day_and_nam
     world.passes(SOON, "it to be left", || (stuck() == json!([])).then_some(())).await;
     // What became of the answer meanwhile, which nobody has collected, is told once.
     assert!(tries() <= so_far + 2, "{so_far}, then {}", tries());
-}
-
-/// Whether it is ready, as a load balancer reads it.
-fn ready(world: &World) -> String {
-    world.raw("GET", "/readyz", "", "").1
 }
 
 #[test]

@@ -6,10 +6,13 @@ pub(super) mod slack;
 pub mod web;
 pub(super) mod whatsapp;
 
+use crate::clock::Clock;
+use crate::host::backoff::Backoff;
 use crate::host::broker::{Broker, Failure};
 use crate::host::ctx::Ctx;
 use crate::host::port::Channel;
 use crate::host::settings::Settings;
+use crate::host::standing::Standing;
 use crate::host::store::Documents;
 use askd_core::{Ask, AskId, Event, Refusal};
 use async_trait::async_trait;
@@ -19,9 +22,13 @@ use axum::response::{IntoResponse, Response};
 use signed::Webhooks;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What `askd doctor` has a webhook echo, as the platform does when its address is entered there: nothing was set up.
 pub const DOCTORS_CHALLENGE: &str = "askd-doctor";
+
+/// The first and the longest pause before askd calls a platform again that is away.
+const AWAY_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// Makes a channel from the settings; `None` if they do not set it up. Connects to nothing yet.
 pub type Open = fn(&Settings, &Arc<dyn Documents>, &Ctx) -> io::Result<Option<Arc<dyn Adapter>>>;
@@ -55,6 +62,22 @@ pub(super) async fn take_kept_webhooks(channels: Vec<Arc<dyn Adapter>>, broker: 
     while broker.news().await {
         for channel in &channels {
             channel.take_kept().await;
+        }
+    }
+}
+
+/// Calls a platform while it is away: nothing else may call for hours, and would notice that it is back. Each call notes
+/// itself what comes of it.
+async fn notice_its_return<F: Future<Output = ()>>(clock: &Clock, standing: &Standing, call: impl Fn() -> F) {
+    loop {
+        standing.failed().await;
+        let mut backoff = Backoff::new(AWAY_PAUSES.0, AWAY_PAUSES.1);
+        loop {
+            clock.sleep(backoff.pause()).await;
+            if standing.problem().is_none() {
+                break;
+            }
+            call().await;
         }
     }
 }

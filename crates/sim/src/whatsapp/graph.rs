@@ -40,6 +40,20 @@ pub(super) fn routes() -> Router<Arc<Hub>> {
         .layer(axum::extract::DefaultBodyLimit::max(BODY_LIMIT))
 }
 
+/// Resets the connection of every call while the network is told to be broken.
+pub(super) async fn reached(
+    State(hub): State<Arc<Hub>>,
+    ConnectInfo(line): ConnectInfo<Line>,
+    request: HttpRequest,
+    next: Next,
+) -> Response {
+    if hub.lock().away {
+        line.reset();
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
+    next.run(request).await
+}
+
 /// Says what the platform's clock shows in every answer, as Meta does.
 pub(super) async fn dated(State(hub): State<Arc<Hub>>, request: HttpRequest, next: Next) -> Response {
     let mut response = next.run(request).await;

@@ -78,8 +78,11 @@ impl Whatsapp {
         let hub = Arc::new(Hub::new(config, http, events));
         tokio::spawn(courier::run(Arc::clone(&hub), coming));
         let ours = control::routes().merge(page::routes()).layer(axum::middleware::from_fn(page::local_only));
-        let app: Router<Arc<Hub>> =
-            graph::routes().merge(ours).layer(axum::middleware::from_fn_with_state(Arc::clone(&hub), graph::dated));
+        let reached = axum::middleware::from_fn_with_state(Arc::clone(&hub), graph::reached);
+        let app: Router<Arc<Hub>> = graph::routes()
+            .layer(reached)
+            .merge(ours)
+            .layer(axum::middleware::from_fn_with_state(Arc::clone(&hub), graph::dated));
         let service = app.with_state(Arc::clone(&hub)).into_make_service_with_connect_info::<Line>();
         let lines = Lines { listener, stop: hub.stop.clone() };
         let stop = hub.stop.clone().cancelled_owned();
@@ -194,6 +197,11 @@ impl Whatsapp {
     /// Every call is refused with this code (131031, 368, 190, …) until `None`.
     pub fn account(&self, code: Option<i64>) {
         self.hub.lock().account = code;
+    }
+
+    /// Whether the network to the API is broken: the connection of every call is reset.
+    pub fn away(&self, away: bool) {
+        self.hub.lock().away = away;
     }
 
     /// Changes what Meta says of the app.

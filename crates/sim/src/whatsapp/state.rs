@@ -47,6 +47,8 @@ pub(super) struct State {
     pub(super) webhook: Option<String>,
     /// A Graph code that every call gets (131031 locked, 368 blocked, 190 token gone, …).
     pub(super) account: Option<i64>,
+    /// Whether the connection of every call is reset.
+    pub(super) away: bool,
     pub(super) calls: Vec<Call>,
     pub(super) posted: Vec<Posted>,
     pub(super) random: Random,
@@ -114,6 +116,7 @@ impl State {
             business: config.business.clone(),
             webhook: config.webhook.clone(),
             account: None,
+            away: false,
             calls: Vec::new(),
             posted: Vec::new(),
             random: Random::seeded(config.seed ^ 0xC0FF_EE00),

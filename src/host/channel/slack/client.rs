@@ -17,7 +17,6 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Notify;
 
 /// How long a call may take; after that its effect is unknown.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -71,15 +70,13 @@ pub(super) struct Client {
     pace: Arc<Pace>,
     /// Whether the last call as the bot got a usable answer, and the token was good.
     standing: Standing,
-    /// Told when it was not.
-    failed: Notify,
 }
 
 impl Client {
     pub(super) fn new(settings: &SlackSettings, pace: Arc<Pace>) -> reqwest::Result<Self> {
         let http = client_for(&settings.api_url).redirect(Policy::none()).build()?;
         let (api_url, bot_token) = (settings.api_url.clone(), settings.bot_token.clone());
-        Ok(Self { http, api_url, bot_token, pace, standing: Standing::default(), failed: Notify::new() })
+        Ok(Self { http, api_url, bot_token, pace, standing: Standing::default() })
     }
 
     /// The connections that the calls use.
@@ -123,9 +120,9 @@ impl Client {
         self.standing.problem()
     }
 
-    /// Waits until a call as the bot has failed.
-    pub(super) async fn fails(&self) {
-        self.failed.notified().await;
+    /// Whether calls as the bot work.
+    pub(super) fn standing(&self) -> &Standing {
+        &self.standing
     }
 
     fn note(&self, result: Result<(), &CallError>) {
@@ -134,11 +131,9 @@ impl Client {
             Err(CallError::RateLimited(_)) => {}
             Err(error @ (CallError::NotSent | CallError::Unknown(_))) => {
                 self.standing.fails(now, error.to_string(), wording::UNREACHABLE);
-                self.failed.notify_one();
             }
             Err(CallError::Refused { code, needed }) if is_about_the_token(code) => {
                 self.standing.fails(now, code, wording::slack_fix(code, needed.as_deref()));
-                self.failed.notify_one();
             }
             Ok(()) | Err(CallError::Refused { .. }) => self.standing.works(),
         }

@@ -18,8 +18,8 @@ mod webhooks;
 use crate::clock::Clock;
 use crate::host::backoff::Backoff;
 use crate::host::broker::Broker;
-use crate::host::channel::Adapter;
 use crate::host::channel::signed::Webhooks;
+use crate::host::channel::{AWAY_PAUSES, Adapter, notice_its_return};
 use crate::host::ctx::Ctx;
 use crate::host::settings::{Settings, SlackSettings, SlackTransport};
 use crate::host::standing::Standing;
@@ -43,8 +43,6 @@ pub use visit::Visit;
 
 /// How long a start waits for the answer to `auth.test`.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
-/// The first and the longest pause before askd calls `auth.test` again.
-const AUTH_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// The pauses between the tries to post an ephemeral message, and how often askd tries.
 const EPHEMERAL_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
 const EPHEMERAL_TRIES: u32 = 3;
@@ -139,7 +137,7 @@ impl Slack {
 
     /// Calls `auth.test` until it succeeds.
     async fn introduce(&self) {
-        let mut backoff = Backoff::new(AUTH_PAUSES.0, AUTH_PAUSES.1);
+        let mut backoff = Backoff::new(AWAY_PAUSES.0, AWAY_PAUSES.1);
         loop {
             match self.bot().await {
                 Ok(bot) => {
@@ -152,20 +150,13 @@ impl Slack {
         }
     }
 
-    /// Calls `auth.test` while Slack is away: nothing else may call for hours, and would notice that it is back.
+    /// Calls `auth.test` while Slack is away.
     async fn notice_its_return(&self) {
-        loop {
-            self.0.client.fails().await;
-            let mut backoff = Backoff::new(AUTH_PAUSES.0, AUTH_PAUSES.1);
-            loop {
-                self.clock().sleep(backoff.pause()).await;
-                if self.0.client.problem().is_none() {
-                    break;
-                }
-                // What comes of it is noted with every call.
-                let _noted = self.0.client.post::<IgnoredAny>("auth.test", "", &json!({})).await;
-            }
-        }
+        let client = &self.0.client;
+        let call = || async {
+            let _noted = client.post::<IgnoredAny>("auth.test", "", &json!({})).await;
+        };
+        notice_its_return(self.clock(), client.standing(), call).await;
     }
 
     /// Logs a failure of `auth.test`, unless it was the last one already.

@@ -1,8 +1,9 @@
 //! One call of the Cloud API, and its result. Knows nothing of asks, windows or rates.
 
 use super::callback_data::CallbackData;
-use super::errors::{Verdict, concerns_all, verdict};
+use super::errors::{Verdict, concerns_all, is_about_the_token, verdict};
 use crate::clock::Clock;
+use crate::host::channel::notice_its_return;
 use crate::host::outgoing::client_for;
 use crate::host::settings::WhatsappSettings as Settings;
 use crate::host::standing::{Problem, Standing};
@@ -10,6 +11,7 @@ use askd_core::{Time, Trouble, wording};
 use jiff::fmt::rfc2822::DateTimeParser;
 use reqwest::header::{DATE, RETRY_AFTER};
 use reqwest::redirect::Policy;
+use reqwest::{RequestBuilder, StatusCode};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -67,59 +69,103 @@ pub(super) struct Client {
     clock: Clock,
     settings: Settings,
     /// Whether the last call got a reply, and the token was good.
-    standing: Standing,
+    calls: Standing,
+    /// Whether the last message was not refused for anything else that every message would be refused for.
+    messages: Standing,
+}
+
+/// The reply to a call.
+struct Replied {
+    status: StatusCode,
+    date: Option<Time>,
+    retry_after: Option<Duration>,
+    body: Value,
+}
+
+impl Replied {
+    fn code(&self) -> Option<u64> {
+        self.body["error"]["code"].as_u64()
+    }
 }
 
 impl Client {
     /// Fixed address, no redirects, no proxy: the token goes nowhere else.
     pub(super) fn new(settings: Settings, clock: Clock) -> Result<Self, reqwest::Error> {
         let http = client_for(&settings.api_url).redirect(Policy::none()).build()?;
-        Ok(Self { http, clock, settings, standing: Standing::default() })
+        Ok(Self { http, clock, settings, calls: Standing::default(), messages: Standing::default() })
     }
 
     /// What keeps calls from working.
     pub(super) fn problem(&self) -> Option<Problem> {
-        self.standing.problem()
+        self.calls.problem().or_else(|| self.messages.problem())
     }
 
-    fn fails(&self, why: &str, fix: &str) {
-        self.standing.fails(self.clock.now(), why, fix);
+    /// Looks up the number while WhatsApp is away.
+    pub(super) async fn notice_its_return(&self) {
+        let look = || async {
+            let _noted = self.reply(self.http.get(format!("{}?fields=id", self.number()))).await;
+        };
+        notice_its_return(&self.clock, &self.calls, look).await;
+    }
+
+    /// The address of the number.
+    fn number(&self) -> String {
+        format!("{}/{}", self.settings.api_url, self.settings.phone_number_id)
+    }
+
+    /// Notes whether a reply refuses what every later call would be refused, too.
+    fn note(&self, standing: &Standing, code: Option<u64>) {
+        match code.and_then(|code| Some((code, concerns_all(code)?))) {
+            Some((code, fix)) => standing.fails(self.clock.now(), format!("refused with {code}"), fix),
+            None => standing.works(),
+        }
+    }
+
+    /// Makes a call, and notes what comes of it.
+    async fn reply(&self, call: RequestBuilder) -> Result<Replied, Failure> {
+        let call = async {
+            let response = call.bearer_auth(self.settings.access_token.expose_secret()).send().await?;
+            let header = |name| response.headers().get(name)?.to_str().ok();
+            let (status, date) = (response.status(), header(DATE).and_then(parse_date));
+            let retry_after = header(RETRY_AFTER).and_then(|value| value.parse().ok()).map(Duration::from_secs);
+            // The headers count only if the reply is complete: a proxy between us and the platform may have sent it.
+            let body = read(response).await.map(|bytes| serde_json::from_slice(&bytes).unwrap_or_default());
+            Ok::<_, reqwest::Error>(body.map(|body| Replied { status, date, retry_after, body }))
+        };
+        let fails = |why| self.calls.fails(self.clock.now(), why, wording::UNREACHABLE);
+        match self.clock.timeout(TIMEOUT, call).await {
+            Some(Ok(Some(reply))) => {
+                self.note(&self.calls, reply.code().filter(|code| is_about_the_token(*code)));
+                Ok(reply)
+            }
+            Some(Ok(None)) => Err(Failure::Lost),
+            Some(Err(error)) => {
+                fails("no connection");
+                if error.is_connect() {
+                    tracing::warn!(error = %error.without_url(), "WhatsApp cannot be reached");
+                    return Err(Failure::Refused(Verdict::Retry(None, Trouble::NoConnection)));
+                }
+                tracing::warn!(error = %error.without_url(), "the reply of WhatsApp was lost");
+                Err(Failure::Lost)
+            }
+            None => {
+                fails("no answer");
+                tracing::warn!("WhatsApp did not reply within {} s", TIMEOUT.as_secs());
+                Err(Failure::Lost)
+            }
+        }
     }
 
     /// Sends a message. `attempt`: which try this is, for pauses that grow with it.
     pub(super) async fn send(&self, message: &Outgoing<'_>, attempt: u8) -> Reply {
-        self.clock.timeout(TIMEOUT, self.call(message, attempt)).await.unwrap_or_else(|| {
-            self.fails("no answer", wording::UNREACHABLE);
-            tracing::warn!("WhatsApp did not reply within {} s", TIMEOUT.as_secs());
-            failed(Failure::Lost)
-        })
-    }
-
-    async fn call(&self, message: &Outgoing<'_>, attempt: u8) -> Reply {
-        let url = format!("{}/{}/messages", self.settings.api_url, self.settings.phone_number_id);
-        let call = self.http.post(url).bearer_auth(self.settings.access_token.expose_secret()).json(&body(message));
-        let replied = call.send().await;
-        match &replied {
-            Ok(_) => self.standing.works(),
-            Err(_) => self.fails("no connection", wording::UNREACHABLE),
-        }
-        let response = match replied {
-            Ok(response) => response,
-            Err(error) if error.is_connect() => {
-                tracing::warn!(error = %error.without_url(), "WhatsApp cannot be reached");
-                return failed(Failure::Refused(Verdict::Retry(None, Trouble::NoConnection)));
-            }
-            Err(error) => {
-                tracing::warn!(error = %error.without_url(), "the reply to a WhatsApp message was lost");
-                return failed(Failure::Lost);
-            }
+        let call = self.http.post(format!("{}/messages", self.number())).json(&body(message));
+        let replied = match self.reply(call).await {
+            Ok(replied) => replied,
+            Err(failure) => return failed(failure),
         };
-        let header = |name| response.headers().get(name)?.to_str().ok();
-        let (status, date) = (response.status(), header(DATE).and_then(parse_date));
-        let retry_after = header(RETRY_AFTER).and_then(|value| value.parse().ok()).map(Duration::from_secs);
-        // The headers count only if the reply is complete: a proxy between us and the platform may have sent it.
-        let Some(bytes) = read(response).await else { return failed(Failure::Lost) };
-        let reply: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let code = replied.code();
+        self.note(&self.messages, code.filter(|code| !is_about_the_token(*code)));
+        let Replied { status, date, retry_after, body: reply } = replied;
         let text = |value: &Value| value.as_str().map(str::to_owned);
         if status.is_success() {
             let id = reply["messages"].as_array().and_then(|messages| text(&messages.last()?["id"]));
@@ -128,14 +174,11 @@ impl Client {
             let wa_id = recipient.and_then(|contact| text(&contact["wa_id"]));
             return Reply { result: id.ok_or(Failure::Lost), date, wa_id };
         }
-        let error = &reply["error"];
-        let failure = match error["code"].as_u64() {
+        let failure = match code {
             Some(code) => {
                 tracing::warn!(code, status = status.as_u16(), "WhatsApp refused a message");
-                if let Some(fix) = concerns_all(code) {
-                    self.fails(&format!("refused with {code}"), fix);
-                }
-                Failure::Refused(verdict(code, error["message"].as_str().unwrap_or_default(), attempt))
+                let why = reply["error"]["message"].as_str().unwrap_or_default();
+                Failure::Refused(verdict(code, why, attempt))
             }
             // A proxy refused it.
             None if status.is_client_error() => {

@@ -72,6 +72,11 @@ pub(super) fn concerns_all(code: u64) -> Option<&'static str> {
     matches!(code, 0 | 10 | 190 | 200..=299 | 368 | 131_005 | 131_031 | 131_042 | 133_010).then(|| fix(code)).flatten()
 }
 
+/// Whether any call would get this refusal, and not messages alone.
+pub(super) const fn is_about_the_token(code: u64) -> bool {
+    matches!(code, 0 | 190)
+}
+
 /// The class of a refusal.
 pub(super) fn trouble(code: u64) -> Trouble {
     match verdict(code, "", 1) {

@@ -135,6 +135,12 @@ impl Adapter for Whatsapp {
     async fn take_kept(&self) {
         webhook::take_kept(self).await;
     }
+
+    /// Notices that WhatsApp is back.
+    fn start(&self, _broker: &Broker) {
+        let outbox = self.0.outbox.clone();
+        self.0.ctx.spawn(async move { outbox.notice_its_return().await });
+    }
 }
 
 impl Whatsapp {

@@ -88,6 +88,11 @@ impl Outbox {
         self.0.client.problem()
     }
 
+    /// Calls WhatsApp while it is away.
+    pub(super) async fn notice_its_return(&self) {
+        self.0.client.notice_its_return().await;
+    }
+
     /// Whether the message may have left before a restart. In doubt it may.
     pub(super) fn may_have_left(&self, message: &CallbackData) -> bool {
         self.0.log.may_have_left(message)

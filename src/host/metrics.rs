@@ -137,7 +137,7 @@ impl Metrics {
         all.register_with_unit("answer_to_response", took, Unit::Seconds, self.answer_to_response.clone());
         for (name, help, label, values) in [
             ("asks_open", "Questions that are open", "group", open),
-            ("asks_uncollected", "Ended questions whose outcome nobody has collected", "group", uncollected),
+            ("asks_uncollected", "What people said and no agent has collected", "group", uncollected),
             ("channel_up", "1 if the channel is connected, else 0", "channel", channels_up),
         ] {
             let gauges = Family::<[Label; 1], Gauge>::default();

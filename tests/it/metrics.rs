@@ -1,6 +1,6 @@
 //! `/metrics`: the names of the contract, and what a real Prometheus makes of them, of the alert rules and of the dashboard.
 
-use crate::harness::{SOON, World, choice, within};
+use crate::harness::{SHORTEST, SOON, World, choice, within};
 use crate::in_slack::{ALICE, CHANNEL, Mode, STRANGER, in_slack};
 use crate::ports::free_port;
 use askd_sim::slack::FaultKind;
@@ -51,6 +51,29 @@ async fn what_happens_is_counted_under_the_names_of_the_contract() {
         assert!(text.contains(line), "{line}{text}");
     }
     assert!(!text.contains("Which") && !text.contains(ALICE) && !text.contains(CHANNEL), "{text}");
+}
+
+#[test]
+fn only_an_answer_that_waits_for_its_agent_counts_as_uncollected() {
+    let world = World::new();
+    let agent = world.group("research");
+    let mut short = choice("Which?", &["a", "b"]);
+    short["timeoutMs"] = json!(10_000);
+    agent.ask("timed-out", &short);
+    world.open_of("timed-out");
+    agent.ask("dismissed", &choice("Which now?", &["a", "b"]));
+    let dismiss = format!("/asks/{}/dismiss", world.open_of("dismissed")["id"].as_str().unwrap());
+    assert_eq!(world.call("POST", &dismiss, Some(&json!({}))).0, 200);
+    world.later(SHORTEST);
+    assert_eq!(agent.wait("timed-out")["result"]["status"], "timeout");
+    agent.wait("dismissed");
+    let counts =
+        |many: usize| scrape(&world).contains(&format!("askd_asks_uncollected{{group=\"research\"}} {many}\n"));
+    world.passing(SOON, "what was dismissed to count", || counts(1).then_some(()));
+    let told = world.call("GET", "/status", None).1["uncollected"].clone();
+    assert_eq!((told.as_array().unwrap().len(), &told[0]["line"]), (1, &json!("Cancelled")));
+    agent.take("dismissed");
+    world.passing(SOON, "nothing to count", || counts(0).then_some(()));
 }
 
 /// It names groups: it is not published with the webhooks, and no other site's page reads it under its own name.

@@ -1,4 +1,4 @@
-//! What an operator wants to know of all groups at once: how many questions are open, which outcomes nobody has collected,
+//! What an operator wants to know of all groups at once: how many questions are open, which answers nobody has collected,
 //! which cards still show a question that is closed. Made anew for each reader; decides nothing.
 
 use super::Broker;
@@ -24,7 +24,7 @@ const STUCK_AFTER: Duration = Duration::from_secs(60);
 pub struct Overview {
     /// Each group that has asked.
     pub groups: BTreeMap<Arc<Group>, Tally>,
-    /// The newest asks whose outcome nobody has collected, and when they were settled.
+    /// The newest asks that a person answered or dismissed and no agent has collected, and when they were settled.
     pub uncollected: Vec<(Arc<Ask>, Time)>,
     /// Cards that still show a question that is closed.
     pub stuck: Vec<StuckCard>,
@@ -35,7 +35,7 @@ pub struct Overview {
 pub struct Tally {
     /// Asks that are open.
     pub open: usize,
-    /// Settled asks whose outcome nobody has collected.
+    /// Asks that a person answered or dismissed and no agent has collected.
     pub uncollected: usize,
     /// When it asked last, of the asks that are kept.
     pub asked: Option<Time>,

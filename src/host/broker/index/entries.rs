@@ -111,6 +111,11 @@ impl Entry {
         self.untaken || self.late
     }
 
+    /// A person said something that no agent has collected. What was withdrawn is not there to be collected.
+    pub(super) fn is_uncollected(&self) -> bool {
+        self.untaken && (self.answered || self.status() == Some("cancelled"))
+    }
+
     /// It is settled, and it can still be answered, is blocked, or has an outcome that no agent has collected.
     pub(super) const fn is_wanting(&self) -> bool {
         self.is_kept() || self.blocked

@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub(in crate::host::broker) struct Tallies {
     /// Of each group that has asked.
     pub(in crate::host::broker) groups: BTreeMap<Arc<Group>, Tally>,
-    /// Asks whose outcome nobody has collected.
+    /// Asks that a person answered or dismissed, which no agent has collected.
     pub(in crate::host::broker) uncollected: Vec<(Time, AskId)>,
     /// Asks that are not done with.
     pub(in crate::host::broker) unfinished: Vec<(Time, AskId)>,
@@ -34,7 +34,7 @@ impl Index {
                 tally.open += 1;
                 continue;
             }
-            if entry.untaken {
+            if entry.is_uncollected() {
                 tally.uncollected += 1;
                 found.uncollected.push((entry.at, entry.id()));
             }

@@ -1,8 +1,8 @@
 //! What Prometheus is told: counts since the start, and what is true at the moment of the scrape. Counted from the facts
 //! that an ask's steps note; decides nothing. The names are section 11 of the specification.
 
-use crate::ipc::wire::status;
-use askd_core::{Ask, ChannelName, Fact, Outcome, Person, Refusal, RequestId, Time};
+use crate::ipc::wire::{STATUSES, status};
+use askd_core::{Ask, ChannelName, Fact, Group, Outcome, Person, Refusal, RequestId, Time, Trouble};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -24,6 +24,21 @@ type Label = (&'static str, String);
 type Counters<const N: usize> = Family<[Label; N], Counter>;
 /// What is true now, by the value of a label.
 type Gauges = Vec<(String, i64)>;
+
+/// The class of a card that nobody was seen to see.
+const NO_PROOF: &str = "no_proof";
+
+fn kind(trouble: Trouble) -> String {
+    trouble.name().replace(' ', "_")
+}
+
+fn ask_labels(group: &Group, channel: &str, outcome: &str) -> [Label; 3] {
+    [("group", group.to_string()), ("channel", channel.to_owned()), ("outcome", outcome.to_owned())]
+}
+
+fn error_labels(channel: &str, kind: String) -> [Label; 2] {
+    [("channel", channel.to_owned()), ("kind", kind)]
+}
 
 fn start_labels(kind: &str, result: &str) -> [Label; 2] {
     [("kind", kind.to_owned()), ("result", result.to_owned())]
@@ -68,9 +83,8 @@ impl Metrics {
             }
             Fact::NotShown { route, .. } => {
                 if let Some(widget) = ask.widgets.get(*route) {
-                    let kind = widget.trouble.map_or("no_proof".to_owned(), |trouble| trouble.name().replace(' ', "_"));
-                    let channel = widget.route.channel.to_string();
-                    self.post_errors.get_or_create(&[("channel", channel), ("kind", kind)]).inc();
+                    let kind = widget.trouble.map_or(NO_PROOF.to_owned(), kind);
+                    self.post_errors.get_or_create(&error_labels(widget.route.channel.as_str(), kind)).inc();
                 }
             }
             Fact::Delivered(request_id) => self.delivered(ask, request_id, now),
@@ -104,12 +118,19 @@ impl Metrics {
 
     fn settled(&self, ask: &Ask) {
         let Some(outcome) = ask.outcome() else { return };
+        let shown = ask.widgets.last().map_or(ChannelName::WEB, |widget| widget.route.channel);
         let channel = match outcome {
-            Outcome::Answered { by, .. } | Outcome::Dismissed { by } => by.via.as_str().to_owned(),
-            _ => ask.widgets.last().map_or(ChannelName::WEB, |widget| widget.route.channel).to_string(),
+            Outcome::Answered { by, .. } | Outcome::Dismissed { by } => by.via.as_str(),
+            _ => shown.as_str(),
         };
-        let group = ("group", ask.group.to_string());
-        self.asks.get_or_create(&[group, ("channel", channel), ("outcome", status(outcome).0.to_owned())]).inc();
+        self.asks.get_or_create(&ask_labels(&ask.group, channel, status(outcome).0)).inc();
+    }
+
+    /// A group that has asked asks in this channel: what can come of it is counted from 0 on, before it happens.
+    pub fn expect(&self, group: &Group, channel: ChannelName) {
+        for outcome in STATUSES {
+            drop(self.asks.get_or_create(&ask_labels(group, channel.as_str(), outcome)));
+        }
     }
 
     /// A call that came after the outcome says nothing of how fast askd is.
@@ -126,6 +147,11 @@ impl Metrics {
 
     /// What a scrape gets.
     pub fn text(&self, open: Gauges, uncollected: Gauges, channels_up: Gauges) -> Result<String, fmt::Error> {
+        for (channel, _) in &channels_up {
+            for kind in Trouble::ALL.map(kind).into_iter().chain([NO_PROOF.to_owned()]) {
+                drop(self.post_errors.get_or_create(&error_labels(channel, kind)));
+            }
+        }
         let mut all = Registry::with_prefix("askd");
         all.register("asks", "Questions that ended", self.asks.clone());
         all.register("post_errors", "Cards that could not be shown, by try", self.post_errors.clone());

@@ -191,7 +191,12 @@ impl Status {
         };
         let up = self.channels.standing().map(|(name, problem)| (name.to_string(), i64::from(problem.is_none())));
         let up = up.chain(self.not_running().into_iter().map(|name| (name.to_string(), 0)));
-        self.broker.metrics().text(of_groups(|tally| tally.open), of_groups(|tally| tally.uncollected), up.collect())
+        let (metrics, settings) = (self.broker.metrics(), self.broker.settings());
+        for group in tallies.keys() {
+            let routes = settings.group(group).into_iter().flat_map(|settings| &settings.routes);
+            routes.for_each(|route| metrics.expect(group, route.channel));
+        }
+        metrics.text(of_groups(|tally| tally.open), of_groups(|tally| tally.uncollected), up.collect())
     }
 
     /// The channels of routes that a reload brought, and that the daemon was started without.

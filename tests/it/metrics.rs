@@ -53,6 +53,29 @@ async fn what_happens_is_counted_under_the_names_of_the_contract() {
     assert!(!text.contains("Which") && !text.contains(ALICE) && !text.contains(CHANNEL), "{text}");
 }
 
+/// Prometheus sees an increase only from a value that was there: what an alert counts is there before it happens.
+#[tokio::test]
+async fn what_alerts_count_is_there_with_0_once_a_question_is_open() {
+    let mut world = in_slack(Mode::Http).start().await;
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    let card = world.card(CHANNEL).await;
+    world.stored(&card.ts).await;
+    for _ in 0..2 {
+        let text = scrape(&world);
+        for line in [
+            "askd_asks_total{group=\"research\",channel=\"slack\",outcome=\"timeout\"} 0\n",
+            "askd_asks_total{group=\"research\",channel=\"slack\",outcome=\"undeliverable\"} 0\n",
+            "askd_post_errors_total{channel=\"slack\",kind=\"chat_not_found\"} 0\n",
+            "askd_post_errors_total{channel=\"slack\",kind=\"no_proof\"} 0\n",
+        ] {
+            assert!(text.contains(line), "{line}{text}");
+        }
+        // The same for what is open at a start.
+        world.stop().await;
+        world.begin().await;
+    }
+}
+
 #[test]
 fn only_an_answer_that_waits_for_its_agent_counts_as_uncollected() {
     let world = World::new();

@@ -27,7 +27,8 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    const ALL: [Self; 7] = [
+    /// All of them.
+    pub const ALL: [Self; 7] = [
         Self::NoConnection,
         Self::Refused,
         Self::RateLimited,

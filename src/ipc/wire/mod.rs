@@ -12,8 +12,8 @@ pub use object::{Object, objects};
 pub use peek::{Peek, peek};
 pub use request::{Draft, DraftChoice, Kinds, Message, RENDER_TIMEOUT_MS, Request, RequestFile, parse, parse_ask};
 pub use response::{
-    AnswerValue, AnsweredBy, Detail, Pairs, ResponseFile, ResponseResult, StatusFile, answers, details, outcome_of,
-    refused, response_for, status, unanswered,
+    AnswerValue, AnsweredBy, Detail, Pairs, ResponseFile, ResponseResult, STATUSES, StatusFile, answers, details,
+    outcome_of, refused, response_for, status, unanswered,
 };
 
 use askd_core::Digest;

@@ -140,6 +140,9 @@ impl From<&Person> for AnsweredBy {
     }
 }
 
+/// How an ask can have ended, as [`status`] says it.
+pub const STATUSES: [&str; 5] = ["answered", "cancelled", "timeout", "undeliverable", "blocked"];
+
 /// `status` and `reason` of an outcome.
 pub fn status(outcome: &Outcome) -> (&'static str, &'static str) {
     match outcome {

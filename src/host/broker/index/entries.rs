@@ -1,14 +1,11 @@
 //! What memory holds of each ask: 56 bytes, in a slot that another ask takes when it is forgotten.
 
 use super::Slot;
-use crate::ipc::wire;
+use crate::ipc::wire::{self, STATUSES};
 use askd_core::{Ask, AskId, Outcome, Stage, Time};
 use hashbrown::HashTable;
 use std::hash::{BuildHasher as _, RandomState};
 use std::num::NonZeroU8;
-
-/// How an ask can have ended, as a response says it; an entry has the position here.
-const STATUSES: [&str; 5] = ["answered", "cancelled", "timeout", "undeliverable", "blocked"];
 
 /// What is known of an ask without its record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -99,6 +99,19 @@ fn only_an_answer_that_waits_for_its_agent_counts_as_uncollected() {
     world.passing(SOON, "nothing to count", || counts(0).then_some(()));
 }
 
+/// Daemons that share a database all say the same of its questions: nothing adds that up.
+#[test]
+fn what_every_daemon_says_of_the_same_questions_is_counted_once() {
+    let rules = std::fs::read_to_string(shipped("prometheus/alerts.yml")).unwrap();
+    let rules = rules.lines().filter_map(|line| line.trim().strip_prefix("expr: ")).map(str::to_owned);
+    for query in queries().into_iter().chain(rules) {
+        for gauge in ["askd_asks_open", "askd_asks_uncollected"] {
+            let once = query.matches(&format!("max by (group) ({gauge})")).count();
+            assert_eq!(query.matches(gauge).count(), once, "{query}");
+        }
+    }
+}
+
 /// It names groups: it is not published with the webhooks, and no other site's page reads it under its own name.
 #[test]
 fn metrics_are_served_beside_the_inbox_alone() {

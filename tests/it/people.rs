@@ -62,6 +62,22 @@ fn who_answered_is_recorded_and_told() {
 }
 
 #[test]
+fn who_withdrew_a_question_stands_in_its_trail_and_the_agent_is_told_what_it_was_told_before() {
+    let world = with_people("");
+    let (_, seen) = asked(&world);
+    let id = seen["id"].as_str().unwrap();
+    assert_eq!(call(&world, ANN, "POST", &format!("/asks/{id}/cancel"), "{\"by\":\"web\"}").0, 200);
+    let result = world.group("writer").wait("seen")["result"].clone();
+    assert_eq!(
+        (&result["status"], &result["reason"], &result["answered_by"]),
+        (&json!("cancelled"), &json!("system"), &json!(null))
+    );
+    let trail = world.call("GET", &format!("/asks/{id}/trail"), None).1;
+    let line = trail["trail"].as_array().unwrap().iter().find(|line| line["what"] == "withdrawn").unwrap();
+    assert_eq!((&line["by"], &line["channel"]), (&json!("ann"), &json!("web")), "{line}");
+}
+
+#[test]
 fn a_limited_person_sees_hears_and_answers_nothing_of_another_group() {
     let world = with_people("");
     // Ann follows the stream from the beginning.

@@ -299,12 +299,13 @@ fn settled_line<'a>(ask: &'a Ask, line: Line<'a>, now: Time) -> (Line<'a>, Time)
     let (status, reason) = status(outcome);
     let by = match outcome {
         Outcome::Answered { by, .. } | Outcome::Dismissed { by } => Some(by),
-        _ => None,
+        Outcome::Withdrawn { by } => by.as_ref(),
+        Outcome::TimedOut | Outcome::Undelivered { .. } | Outcome::Blocked { .. } => None,
     };
     let what = match outcome {
         Outcome::Answered { .. } => "answered",
         Outcome::Dismissed { .. } => "dismissed",
-        Outcome::Withdrawn => "withdrawn",
+        Outcome::Withdrawn { .. } => "withdrawn",
         Outcome::TimedOut => "expired",
         Outcome::Undelivered { .. } => "undeliverable",
         Outcome::Blocked { .. } => "blocked",

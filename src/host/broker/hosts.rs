@@ -160,7 +160,7 @@ impl Broker {
             | Event::Typing
             | Event::Replied { .. }
             | Event::Allow { .. }
-            | Event::Cancel
+            | Event::Cancel(_)
             | Event::Widget { .. } => false,
         };
         folder && self.served_elsewhere(&ask.group).is_some() && !on("anyhost")

@@ -10,7 +10,7 @@ use askd_core::{
 /// of what is allowed.
 pub(super) const fn is_made_by(event: &Event) -> bool {
     match event {
-        Event::Replied { .. } | Event::Allow { .. } | Event::Cancel => true,
+        Event::Replied { .. } | Event::Allow { .. } | Event::Cancel(_) => true,
         Event::Requested(relation) => match relation {
             Relation::Joins(_) | Relation::JoinsBlocked(_) | Relation::JoinsSettled(_) | Relation::Replays(_) => true,
             Relation::Reclaims(_) | Relation::Supersedes => false,
@@ -45,7 +45,7 @@ pub(super) const fn has_a_sender(event: &Event) -> bool {
     match event {
         Event::Replied { .. }
         | Event::Allow { .. }
-        | Event::Cancel
+        | Event::Cancel(_)
         | Event::Requested(_)
         | Event::Waiter { .. }
         | Event::Viewed

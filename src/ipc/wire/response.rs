@@ -148,7 +148,7 @@ pub fn status(outcome: &Outcome) -> (&'static str, &'static str) {
     match outcome {
         Outcome::Answered { .. } => ("answered", "user"),
         Outcome::Dismissed { .. } => ("cancelled", "user"),
-        Outcome::Withdrawn => ("cancelled", "system"),
+        Outcome::Withdrawn { .. } => ("cancelled", "system"),
         Outcome::TimedOut => ("timeout", "timeout"),
         Outcome::Undelivered { .. } => ("undeliverable", "system"),
         Outcome::Blocked { .. } => ("blocked", "system"),
@@ -199,7 +199,7 @@ pub fn response_for(ask: &Ask, waiter: &Waiter) -> Option<ResponseFile> {
     match waiter.told {
         Told::Outcome => Some(told(ask, waiter, ask.outcome()?)),
         Told::LateAnswer => outcome_of(ask, waiter),
-        Told::Withdrawal => Some(told(ask, waiter, &Outcome::Withdrawn)),
+        Told::Withdrawal => Some(told(ask, waiter, &Outcome::Withdrawn { by: None })),
         Told::Elsewhere => Some(ResponseFile {
             result: unanswered(waiter.request_id.as_str(), waiter.op_code.clone(), "undeliverable", "system"),
             error: Some(wording::TOLD_ELSEWHERE.to_owned()),

@@ -50,7 +50,7 @@ impl Seen {
                 | Event::Viewed
                 | Event::Typing
                 | Event::Replied { .. }
-                | Event::Cancel
+                | Event::Cancel(_)
                 | Event::Widget { .. }
                 | Event::Delivery { .. }
                 | Event::Waiter { .. }

@@ -38,8 +38,8 @@ pub enum Event {
         /// Who.
         person: Person,
     },
-    /// An operator withdrew the whole ask.
-    Cancel,
+    /// This operator withdrew the whole ask.
+    Cancel(Person),
     /// Something happened to the widget of a route.
     Widget {
         /// The route.
@@ -213,7 +213,7 @@ impl Event {
             | Self::Requested(_)
             | Self::Viewed
             | Self::Typing
-            | Self::Cancel
+            | Self::Cancel(_)
             | Self::Widget { .. }
             | Self::Delivery { .. }
             | Self::Waiter { .. }

@@ -312,7 +312,7 @@ impl AskState {
     pub fn is_untaken(&self) -> bool {
         let Some(outcome) = self.outcome() else { return false };
         let taken = |waiter: &Waiter| waiter.response.is_taken() && self.is_told_all(waiter);
-        !matches!(outcome, Outcome::Withdrawn | Outcome::Blocked { .. })
+        !matches!(outcome, Outcome::Withdrawn { .. } | Outcome::Blocked { .. })
             && !self.follow_up().briefing.is_taken()
             && !self.waiters.iter().any(taken)
     }

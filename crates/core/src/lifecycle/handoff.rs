@@ -210,7 +210,7 @@ impl AskState {
         if self.block().is_some() {
             // A later start of the agent has no use for it: asking again tells the same.
             self.tidy(cx);
-        } else if all && self.outcome() != Some(&Outcome::Withdrawn) && self.has_no_briefing() {
+        } else if all && !matches!(self.outcome(), Some(Outcome::Withdrawn { .. })) && self.has_no_briefing() {
             self.brief(cx);
         } else {
             self.tidy(cx);

@@ -224,7 +224,7 @@ fn a_dead_call_is_replaced_by_a_later_one_and_by_no_earlier_one() {
     assert!(step.effects.contains(&DeliveryEffect::Write.of(request_id(0))));
     let withdraw = || WaiterEvent::Withdrawn.of(request_id(1));
     let withdrawn = then(ask.clone(), withdraw(), at(5));
-    assert_eq!(withdrawn.outcome(), Some(&Outcome::Withdrawn), "nobody is left");
+    assert_eq!(withdrawn.outcome(), Some(&Outcome::Withdrawn { by: None }), "nobody is left");
     let back = then(then(ask, Event::Requested(Relation::Replays(request_id(0))), at(5)), withdraw(), at(6));
     assert_eq!(back.outcome(), None, "it waits again");
 }

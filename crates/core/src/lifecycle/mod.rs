@@ -98,7 +98,11 @@ pub enum Outcome {
         by: Person,
     },
     /// The agent or an operator withdrew it.
-    Withdrawn,
+    Withdrawn {
+        /// The operator. Versions before did not say who.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Person>,
+    },
     /// Shown, and nobody answered in time.
     TimedOut,
     /// It could not be shown.
@@ -194,9 +198,9 @@ impl Ask {
             Event::Typing => ask.give_time(cx)?,
             Event::Replied { source, person, reply } => ask.replied(source, person, reply, cx)?,
             Event::Allow { source, person } => ask.allow(source, person, cx)?,
-            Event::Cancel => {
+            Event::Cancel(person) => {
                 ask.still_open()?;
-                ask.settle(Outcome::Withdrawn, cx);
+                ask.settle(Outcome::Withdrawn { by: Some(person) }, cx);
                 true
             }
             Event::Widget { route, event } => ask.step_widget(route, event, cx),

@@ -239,7 +239,7 @@ pub(super) fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
         2 => Just(Some(Event::Tick)),
         1 => (0..4_u8).prop_map(|n| Some(Event::Requested(Relation::Joins(Box::new(waiter(n)))))),
         1 => (0..4_u8).prop_map(|n| Some(WaiterEvent::Withdrawn.of(request_id(n)))),
-        1 => Just(Some(Event::Cancel)),
+        1 => person().prop_map(|person| Some(Event::Cancel(person))),
         3 => route.clone().prop_map(|route| Some(WidgetEvent::SlotGranted.on(route))),
         4 => (route.clone(), 1..4_u8, posted())
             .prop_map(|(route, attempt, posted)| Some(WidgetEvent::Posted { attempt, posted }.on(route))),
@@ -781,7 +781,7 @@ fn a_card_that_turns_up_late_is_closed_too() {
     assert!(up.confirmed && up.shown_at() == Some(START));
     assert_eq!(up.clone().step(WidgetEvent::SlotGranted.on(0), START).unwrap(), None, "no second card");
     assert_eq!(up.clone().step(spotted("m1"), START).unwrap(), None);
-    let settled = up.step(Event::Cancel, START).unwrap().unwrap().ask;
+    let settled = up.step(Event::Cancel(Person::operator(Via::Api)), START).unwrap().unwrap().ask;
     let closed = settled.step(WidgetEvent::Updated(Face::Closed(Remark::Plain)).on(0), START).unwrap().unwrap().ask;
     let step = closed.step(spotted("m2"), START).unwrap().unwrap();
     assert!(step.effects.contains(&WidgetEffect::Update.on(0)));
@@ -809,7 +809,7 @@ fn a_card_that_is_gone_is_posted_again_as_often_as_retries_allow_and_then_the_ne
     let copied = step(up.clone(), WidgetEvent::Spotted("m0".to_owned()), 1).ask;
     let copy = step(step(copied, gone("m1"), 2).ask, WidgetEvent::Looked(Found::Widget("m0".to_owned())), 2).ask;
     assert_eq!(copy.widgets[0].messages().next_back(), Some("m0"), "the copy that is left is the card");
-    let settled = up.clone().step(Event::Cancel, after(1)).unwrap().unwrap().ask;
+    let settled = up.clone().step(Event::Cancel(Person::operator(Via::Api)), after(1)).unwrap().unwrap().ask;
     assert_eq!(settled.step(gone("m1").on(0), after(2)).unwrap(), None, "nobody needs a closed card");
     let queued = missed(up.clone(), "m1", 100);
     assert!(matches!(queued.widgets[0], Widget { attempt: 2, state: WidgetState::Queued { .. }, .. }));
@@ -919,7 +919,7 @@ fn a_withdrawn_call_leaves_the_others_waiting() {
     assert!(step.effects.contains(&DeliveryEffect::Write.of(request_id(0))));
     assert_eq!(step.ask.outcome(), None);
     let step = step.ask.step(WaiterEvent::Withdrawn.of(request_id(1)), START).unwrap().unwrap();
-    assert_eq!(step.ask.outcome(), Some(&Outcome::Withdrawn));
+    assert_eq!(step.ask.outcome(), Some(&Outcome::Withdrawn { by: None }));
 }
 
 #[test]
@@ -1029,7 +1029,7 @@ fn a_part_that_cannot_be_shown_sends_the_whole_ask_to_the_next_route() {
     let posted = never();
     let ask = ask.step(WidgetEvent::Posted { attempt: 2, posted }.on(0), START).unwrap().unwrap().ask;
     assert_eq!(ask.widgets.len(), 2, "the inbox shows it");
-    let done = ask.step(Event::Cancel, START).unwrap().unwrap();
+    let done = ask.step(Event::Cancel(Person::operator(Via::Api)), START).unwrap().unwrap();
     assert!(done.effects.contains(&WidgetEffect::Update.on(0)), "whoever saw the first question is told");
 }
 

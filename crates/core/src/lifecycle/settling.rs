@@ -128,7 +128,7 @@ impl AskState {
             cx.note(Fact::WaiterWithdrawn(request_id.clone()));
             self.owe_response(request_id.clone(), cx);
         } else {
-            self.settle(Outcome::Withdrawn, cx);
+            self.settle(Outcome::Withdrawn { by: None }, cx);
         }
         true
     }

@@ -29,7 +29,7 @@ pub fn error(outcome: &Outcome, questions: &Questions) -> Option<String> {
     match outcome {
         Outcome::Answered { .. } => None,
         Outcome::Dismissed { .. } => Some("ask_user cancelled: the user dismissed the question.".to_owned()),
-        Outcome::Withdrawn => Some(WITHDRAWN.to_owned()),
+        Outcome::Withdrawn { .. } => Some(WITHDRAWN.to_owned()),
         Outcome::TimedOut => Some(
             "ask_user timeout: no response. Please decide whether to retry when the user sends a new message."
                 .to_owned(),
@@ -86,7 +86,7 @@ impl Closing {
         let (what, by) = match outcome {
             Outcome::Answered { answers, by } => (format!("Answered: {}", told(answers, questions)), Some(by)),
             Outcome::Dismissed { by } => ("Cancelled".to_owned(), Some(by)),
-            Outcome::Withdrawn => ("Cancelled".to_owned(), None),
+            Outcome::Withdrawn { .. } => ("Cancelled".to_owned(), None),
             Outcome::TimedOut => ("Timed out".to_owned(), None),
             Outcome::Undelivered { .. } => ("Could not be shown".to_owned(), None),
             Outcome::Blocked { .. } => ("Asked too often".to_owned(), None),
@@ -143,7 +143,7 @@ fn ended(outcome: &Outcome, questions: &Questions) -> String {
             format!("Already answered \"{}\" by {}.", told(answers, questions), who_and_where(by))
         }
         Outcome::Dismissed { by } => format!("Already dismissed by {}.", who_and_where(by)),
-        Outcome::Withdrawn => "This question was withdrawn.".to_owned(),
+        Outcome::Withdrawn { .. } => "This question was withdrawn.".to_owned(),
         Outcome::TimedOut => TIMED_OUT_ALREADY.to_owned(),
         Outcome::Undelivered { .. } => "This question could not be shown in time; the agent knows.".to_owned(),
         Outcome::Blocked { .. } => {

@@ -63,7 +63,7 @@ pub fn briefing(ask: &Ask) -> String {
             },
             Some(Outcome::Dismissed { .. }) => "The user dismissed the question.".to_owned(),
             Some(Outcome::TimedOut) => "Nobody answered in time.".to_owned(),
-            Some(Outcome::Withdrawn) | None => "The question was withdrawn.".to_owned(),
+            Some(Outcome::Withdrawn { .. }) | None => "The question was withdrawn.".to_owned(),
             Some(Outcome::Undelivered { .. }) => "The question could not be shown to anyone.".to_owned(),
             Some(Outcome::Blocked { .. }) => "It was asked too often, so no one was asked.".to_owned(),
         });

@@ -37,7 +37,7 @@ fn refusals() -> Vec<(String, String)> {
             "This question was dismissed already by alice (slack). Nothing was changed.",
             answers(&Outcome::Dismissed { by: alice() }),
         ),
-        ("This question was withdrawn. Nothing was changed.", answers(&Outcome::Withdrawn)),
+        ("This question was withdrawn. Nothing was changed.", answers(&Outcome::Withdrawn { by: None })),
         ("This question has timed out. The agent was told that nobody answered.", answers(&Outcome::TimedOut)),
         (
             "This question has timed out. The agent was told that nobody answered. Your answer was not used: JWT",

@@ -181,7 +181,7 @@ impl World {
                 self.happen(number, replied(Reply::Whole(vec![(0, given)])));
             }
             What::Dismiss => self.happen(number, replied(Reply::Dismiss)),
-            What::Withdraw => self.happen(number, Event::Cancel),
+            What::Withdraw => self.happen(number, Event::Cancel(by())),
             What::TimeOut => {
                 self.now = self.now + Duration::from_secs(100);
                 self.happen(number, Event::Tick);

@@ -262,8 +262,9 @@ async fn dismiss(call: Call, Optional(body): Optional) -> Result<Json<View>, Pro
     call.apply(event).await
 }
 
-async fn cancel(call: Call, Optional(_body): Optional) -> Result<Json<View>, Problem> {
-    call.apply(Event::Cancel).await
+async fn cancel(call: Call, Optional(body): Optional) -> Result<Json<View>, Problem> {
+    let person = call.caller.person(body.by.via());
+    call.apply(Event::Cancel(person)).await
 }
 
 /// Lets the questions of an ask be asked again, whatever became of it.

@@ -186,7 +186,7 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
         closing(&answered, Audience::HadBegun, Time::from_millis(0)),
         ["Answered: JWT tokens by Ada\nYour answers were not used."]
     );
-    let withdrawn = ask.clone().step(Event::Cancel, now).unwrap().unwrap().ask;
+    let withdrawn = ask.clone().step(Event::Cancel(Person::operator(Via::Api)), now).unwrap().unwrap().ask;
     assert_eq!(closing(&withdrawn, Audience::Ender, Time::from_millis(0)), ["Cancelled"]);
     // A question that was asked too often, as long as it is blocked and after that.
     let often = |content| Ask::blocked(accepted(content), 5, 6, now).ask;

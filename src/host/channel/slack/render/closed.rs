@@ -83,7 +83,7 @@ fn ending(ask: &Ask, closing: &Closing) -> String {
     let sign = match ask.outcome() {
         Some(Outcome::Dismissed { .. }) => return wording::slack_dismissed(&by),
         Some(Outcome::TimedOut) => ":hourglass:",
-        Some(Outcome::Withdrawn) => ":no_entry_sign:",
+        Some(Outcome::Withdrawn { .. }) => ":no_entry_sign:",
         Some(Outcome::Answered { .. } | Outcome::Undelivered { .. } | Outcome::Blocked { .. }) | None => ":warning:",
     };
     format!("{sign} {}", ended(closing))

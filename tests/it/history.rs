@@ -68,6 +68,24 @@ fn the_trail_of_an_ask_says_what_happened_to_it() {
     assert!(!body.to_string().contains(other["id"].as_str().unwrap()), "of this ask alone");
 }
 
+/// What was done long after the outcome is in the trail like all before it.
+#[test]
+fn what_is_allowed_again_after_weeks_is_in_the_trail() {
+    let world = World::empty().config("[asks]\nmax_attempts = 1\n").started();
+    let agent = world.group("g");
+    agent.ask("r1", &choice("Which?", &["a", "b"]));
+    world.open_of("r1");
+    agent.ask("r2", &choice("Which?", &["a", "b"]));
+    agent.wait("r2");
+    let block = world.call("GET", "/asks?state=settled", None).1["asks"][0]["id"].as_str().unwrap().to_owned();
+    world.later(Duration::from_secs(25 * 24 * 3600));
+    let (status, body) = world.call("POST", &format!("/asks/{block}/reset"), Some(&json!({})));
+    assert_eq!(status, 200, "{body}");
+    let trail = world.call("GET", &format!("/asks/{block}/trail"), None).1;
+    let has = |what: &str| trail["trail"].as_array().unwrap().iter().any(|line| line["what"] == what);
+    assert!(has("blocked") && has("allowed_again"), "{trail}");
+}
+
 /// Time flies while the daemon reads: two seconds are over after a few of the asks.
 #[test]
 fn a_search_that_takes_too_long_ends_and_goes_on_where_it_stopped() {

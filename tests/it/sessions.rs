@@ -452,6 +452,24 @@ fn a_late_answer_starts_the_agent_with_it_once() {
 }
 
 #[test]
+fn a_late_answer_of_weeks_later_is_in_the_trail() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::new(dir.path(), "start", 0);
+    let world = with_session(&start(&program), "late_answers = \"14d\"").started();
+    let agent = world.group("g");
+    agent.ask("r1", &and(question(), &json!({"timeoutMs": 10000})));
+    let ask = world.one_open();
+    world.later(SHORTEST);
+    assert_eq!(agent.take("r1")["result"]["status"], "timeout");
+    world.later(Duration::from_secs(12 * 24 * 3600));
+    assert_eq!(world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
+    program.run();
+    let trail = world.call("GET", &format!("/asks/{}/trail", ask["id"].as_str().unwrap()), None).1;
+    let has = |what: &str| trail["trail"].as_array().unwrap().iter().any(|line| line["what"] == what);
+    assert!(has("asked") && has("expired") && has("answered_late"), "{trail}");
+}
+
+#[test]
 fn asking_again_ends_the_time_for_a_late_answer() {
     let dir = tempfile::tempdir().unwrap();
     let program = Program::new(dir.path(), "start", 0);

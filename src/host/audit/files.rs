@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// For how long after an outcome a trail is followed, and how far back from there.
+/// For how long a trail is followed after the last thing that people or agents do, and how far back from an outcome.
 const TRAIL_AFTER: Duration = Duration::from_secs(8 * 24 * 3600);
 const TRAIL_BEFORE: Duration = Duration::from_secs(20 * 24 * 3600);
 
@@ -77,8 +77,10 @@ impl Files {
     /// be in them.
     pub(super) fn trail(&self, ask: &Ask, now: Time) -> Vec<String> {
         let id = ask.id.to_string();
-        let end = ask.settled_at().map_or(now, |at| now.min(at + TRAIL_AFTER));
-        let (mut lines, mut day) = (Vec::new(), ask.created_at.max(end - TRAIL_BEFORE));
+        let lifted = ask.block().and_then(|block| Some(block.lifted.as_ref()?.at));
+        let end = ask.outcome_until().max(lifted).map_or(now, |at| now.min(at + TRAIL_AFTER));
+        let from = ask.settled_at().unwrap_or(now) - TRAIL_BEFORE;
+        let (mut lines, mut day) = (Vec::new(), ask.created_at.max(from));
         loop {
             if let Ok(file) = File::open(self.folder.join(format!("{}.jsonl", date(day)))) {
                 let about = BufReader::new(file).lines().map_while(Result::ok).filter(|line| line.contains(&id));

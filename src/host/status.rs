@@ -162,7 +162,7 @@ impl Status {
         problems.extend(groups.iter().filter_map(ProblemView::of_group));
         problems.extend(self.broker.unwritten().into_iter().map(ProblemView::of_unwritten));
         problems.extend(self.broker.silent_hosts(REPORTED).into_iter().map(ProblemView::of_host));
-        problems.extend(no_boot_id().map(ProblemView::of_boot));
+        problems.extend(no_boot_id().as_deref().map(ProblemView::of_boot));
         problems.extend(overview.stuck.iter().map(ProblemView::of_card));
         let state = match &judged {
             Err(_) => "not_ready",
@@ -277,7 +277,7 @@ impl ProblemView {
         Self { kind: "folder", about: Some(group.to_string()), line, fix, since: Some(since) }
     }
 
-    fn of_boot(why: String) -> Self {
+    fn of_boot(why: &str) -> Self {
         let line = format!("After a kill or a crash, agents may be told again what they took: {why}");
         Self { kind: "daemon", about: None, line, fix: BOOT_ID_FIX.to_owned(), since: None }
     }

@@ -488,7 +488,7 @@ pub(crate) fn script(at: &std::path::Path, text: &str) {
 /// where only root could do that.
 pub(crate) fn as_another(dir: &std::path::Path, story: &str) -> Option<std::path::PathBuf> {
     if !rustix::process::geteuid().is_root() {
-        println!("SKIPPED {story}: needs root to be another user");
+        eprintln!("SKIPPED {story}: needs root to be another user");
         return None;
     }
     std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755)).unwrap();

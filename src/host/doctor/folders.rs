@@ -72,13 +72,11 @@ fn private(found: &mut Findings, check: &str, path: &Path, wanted: u32, owner: u
         // It is made at the first start, or stands in the settings.
         Err(error) => return found.not_checked(check, format!("{shown}: {error}")),
     };
-    let inside = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
-    let owned = std::iter::once(path.to_owned()).chain(inside).filter_map(|path| {
-        let uid = std::fs::symlink_metadata(&path).ok()?.uid();
-        Some((path, uid))
-    });
-    if let Some((path, uid)) = owned.into_iter().find(|(_, uid)| *uid != owner) {
-        let what = format!("{} belongs to user id {uid}, and the data folder to {owner}", path.display());
+    let inside = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let inside = inside.filter_map(|entry| Some((entry.path(), entry.metadata().ok()?.uid())));
+    let mut all = std::iter::once((path.to_owned(), at.uid())).chain(inside);
+    if let Some((other, uid)) = all.find(|(_, uid)| *uid != owner) {
+        let what = format!("{} belongs to user id {uid}, and the data folder to {owner}", other.display());
         return found.fault(check, what, format!("chown -R {owner} '{shown}'"));
     }
     let mode = at.mode() & 0o7777;

@@ -182,7 +182,9 @@ pub(super) fn refuse_in_groups(settings: &mut Table, mistakes: &mut Mistakes) {
         refuse("defaults".to_owned(), defaults);
     }
     if let Some(ValueKind::Table(groups)) = settings.get_mut("groups").map(|groups| &mut groups.kind) {
-        groups.iter_mut().for_each(|(name, group)| refuse(format!("groups.{name}"), group));
+        for (name, group) in groups.iter_mut() {
+            refuse(format!("groups.{name}"), group);
+        }
     }
 }
 

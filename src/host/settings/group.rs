@@ -168,26 +168,6 @@ pub(super) fn inherit(settings: &mut Table) {
     }
 }
 
-/// What only `[asks]` has, in a group.
-pub(super) fn refuse_in_groups(settings: &mut Table, mistakes: &mut Mistakes) {
-    let mut refuse = |at: String, group: &mut config::Value| {
-        if let ValueKind::Table(own) = &mut group.kind
-            && own.remove("keep_audit").is_some()
-        {
-            let why = "belongs in [asks]: there is one audit log for all groups";
-            mistakes.add(format!("{at}.keep_audit"), why);
-        }
-    };
-    if let Some(defaults) = settings.get_mut("defaults") {
-        refuse("defaults".to_owned(), defaults);
-    }
-    if let Some(ValueKind::Table(groups)) = settings.get_mut("groups").map(|groups| &mut groups.kind) {
-        for (name, group) in groups.iter_mut() {
-            refuse(format!("groups.{name}"), group);
-        }
-    }
-}
-
 /// What only a group has, in `[asks]`.
 pub(super) fn refuse_in_asks(settings: &mut Table, mistakes: &mut Mistakes) {
     let Some(ValueKind::Table(asks)) = settings.get_mut("asks").map(|asks| &mut asks.kind) else { return };

@@ -120,7 +120,6 @@ impl Mistakes {
     pub(super) fn read(&mut self, mut table: Table) -> Option<Shape> {
         loop {
             group::refuse_in_asks(&mut table, self);
-            group::refuse_in_groups(&mut table, self);
             let mut whole = table.clone();
             group::inherit(&mut whole);
             let error = match serde_path_to_error::deserialize(Value::from(whole)) {

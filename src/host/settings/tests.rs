@@ -160,8 +160,6 @@ fn every_mistake_is_one_sentence_that_says_what_to_do() {
         ("[groups.a]\nroutes = [{ channel = \"web\", chanel = 1 }]".into(), "groups.a.routes[0]: unknown key \"chanel\". Did you mean \"channel\"? (settings, line 2)".into()),
         ("[groups.a]\nsession = { strat = { docker = \"a\" } }".into(), "groups.a.session: unknown key \"strat\". Did you mean \"start\"? (settings, line 2)".into()),
         ("[asks]\nroutes = []".into(), "asks.routes: belongs in [groups.<name>], or in [defaults] for all groups without a section (settings, line 2)".into()),
-        ("[groups.a]\nkeep_audit = \"1d\"".into(), "groups.a.keep_audit: belongs in [asks]: there is one audit log for all groups (settings, line 2)".into()),
-        ("[defaults]\nkeep_audit = \"1d\"".into(), "defaults.keep_audit: belongs in [asks]: there is one audit log for all groups (settings, line 2)".into()),
         // Types.
         ("http = 1".into(), "http: must be a table of keys, not integer 1 (settings, line 1)".into()),
         ("[asks]\nmax_retries = \"many\"".into(), "asks.max_retries: must be an integer, not string \"many\" (settings, line 2)".into()),

@@ -206,6 +206,42 @@ fn a_browser_is_told_of_a_question_and_of_its_end_and_of_no_other_group() {
 }
 
 #[test]
+fn what_came_and_what_ended_while_nobody_could_tell_is_told_at_the_next_start() {
+    let service = Service::start();
+    let mut world = with_people(&service, "");
+    let own = Browser::new("/own");
+    signs_up(&world, &world.token(), &own, &service);
+    let ids: Vec<Value> = [("ends", "Which title?"), ("told", "Which cover?"), ("missed", "Which font?")]
+        .into_iter()
+        .map(|(request, question)| {
+            world.group("g").ask(request, &choice(question, &["One", "Two"]));
+            world.open_of(request)["id"].clone()
+        })
+        .collect();
+    service.sent_to(&world, &own, 3);
+    assert_eq!(world.answer(&world.open_of("ends"), &json!({"ends_0": "One"})).0, 200);
+    service.sent_to(&world, &own, 4);
+    assert_eq!(world.terminate().code(), Some(0));
+    // As if a crash had come before browsers were told of the last one, and of the end of the first.
+    let mut before = kept(&world);
+    before["told"] = json!([ids[0], ids[1]]);
+    std::fs::write(world.state().join("push.json"), before.to_string()).unwrap();
+    world.start();
+    let sent = service.sent_to(&world, &own, 6);
+    let mut since: Vec<Value> = sent[4..].iter().map(|push| own.reads(push)).collect();
+    since.sort_by_key(|told| told["over"] == true);
+    let told = |ask: &Value, over: bool| json!({"ask": ask, "group": "g", "over": over});
+    assert_eq!(since, [told(&ids[2], false), told(&ids[0], true)]);
+    // It is stored, so that the start after that has nothing to tell.
+    assert_eq!(world.terminate().code(), Some(0));
+    world.start();
+    within(SOON, "the asks to be read", || (world.raw("GET", "/readyz", "", "").1 == "ready\n").then_some(()));
+    assert_eq!(world.answer(&world.open_of("told"), &json!({"told_0": "One"})).0, 200);
+    let last = own.reads(&service.sent_to(&world, &own, 7)[6]);
+    assert_eq!(last, told(&ids[1], true));
+}
+
+#[test]
 fn a_browser_that_is_gone_is_forgotten_and_a_busy_service_is_tried_again() {
     let service = Service::start();
     let world = with_people(&service, "push = \"text\"\n");

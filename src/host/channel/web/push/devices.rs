@@ -4,7 +4,7 @@
 use super::sealed::{Subscription, Vapid};
 use crate::clock::Moment;
 use crate::host::store::{Documents, change_document};
-use askd_core::{Digest, Time};
+use askd_core::{AskId, Digest, Time};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -62,6 +62,9 @@ struct Kept {
     /// The private key of [`Vapid`].
     key: String,
     devices: Vec<Device>,
+    /// The open asks that browsers were told of; `None`: an earlier version wrote the file, or there are too many.
+    #[serde(default)]
+    told: Option<Vec<AskId>>,
 }
 
 #[derive(Deserialize)]
@@ -90,7 +93,7 @@ impl Devices {
         };
         let generate = || {
             let key = Vapid::make().ok()?;
-            Some((Vapid::of(&key)?, Kept { v: FORMAT, key, devices: Vec::new() }))
+            Some((Vapid::of(&key)?, Kept { v: FORMAT, key, devices: Vec::new(), told: Some(Vec::new()) }))
         };
         let (vapid, kept) = change_document(&*documents, FILE, |before| {
             if before.and_then(|bytes| serde_json::from_slice(bytes).ok()).is_some_and(|Version { v }| v > FORMAT) {
@@ -111,9 +114,27 @@ impl Devices {
         Ok(Self { documents, vapid, kept: Mutex::new(kept), changing: Mutex::default() })
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept.lock().devices.is_empty()
+    }
+
     /// All that there are.
     pub(super) fn all(&self) -> Vec<Device> {
         self.kept.lock().devices.clone()
+    }
+
+    /// The open asks that browsers were told of, as far as it is stored.
+    pub(super) fn told(&self) -> Option<Vec<AskId>> {
+        self.kept.lock().told.clone()
+    }
+
+    /// Stores of which asks browsers were told. Blocks on the disk.
+    pub(super) fn keep_told(&self, told: Option<&[AskId]>) -> io::Result<()> {
+        self.change_all(|kept| {
+            let changes = kept.told.as_deref() != told && !kept.devices.is_empty();
+            kept.told = told.map(<[AskId]>::to_vec);
+            changes
+        })
     }
 
     /// Takes over what another daemon has stored. Blocks on the disk.
@@ -152,20 +173,25 @@ impl Devices {
         })
     }
 
-    /// What is not on stable storage has not changed. Another daemon may change it at the same moment.
     fn change(&self, change: impl Fn(&mut Vec<Device>) -> bool) -> io::Result<()> {
+        self.change_all(|kept| change(&mut kept.devices))
+    }
+
+    /// What is not on stable storage has not changed. Another daemon may change it at the same moment.
+    fn change_all(&self, change: impl Fn(&mut Kept) -> bool) -> io::Result<()> {
         let _changing = self.changing.lock();
         let kept = change_document(&*self.documents, FILE, |before| {
             let mut kept = self.kept.lock().clone();
             if let Some(stored) = before.and_then(|bytes| serde_json::from_slice::<Kept>(bytes).ok()) {
                 let known = std::mem::replace(&mut kept.devices, stored.devices);
+                kept.told = stored.told;
                 for device in &mut kept.devices {
                     // What is not stored: since when it is known in this run.
                     let same = known.iter().find(|known| known.subscription.endpoint == device.subscription.endpoint);
                     device.joined = same.and_then(|known| known.joined);
                 }
             }
-            let after = if change(&mut kept.devices) { Some(serde_json::to_vec_pretty(&kept)?) } else { None };
+            let after = if change(&mut kept) { Some(serde_json::to_vec_pretty(&kept)?) } else { None };
             Ok((after, kept))
         })?;
         *self.kept.lock() = kept;

@@ -6,6 +6,7 @@ mod address;
 mod devices;
 mod notice;
 mod sealed;
+mod told;
 
 use super::people::{Caller, People};
 use super::{Inbox, Problem};
@@ -18,7 +19,6 @@ use crate::host::outgoing::client_for;
 use crate::host::settings::{PushSettings, Settings};
 use crate::host::store::Documents;
 use crate::ipc::wire::Object;
-use askd_core::AskId;
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Extension, State};
@@ -31,12 +31,13 @@ use sealed::Subscription;
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::sync::broadcast::error::RecvError;
+use told::Told;
 use url::Url;
 
 /// How long a push service has for its reply.
@@ -52,6 +53,8 @@ const SIGNED_FOR: Duration = Duration::from_secs(12 * 3600);
 const KEEP_END: Duration = Duration::from_secs(24 * 3600);
 /// Notices that wait for one browser: the last of each ask, and the newest asks.
 const WAITING: usize = 100;
+/// How soon it is stored of which asks browsers were told. What a crash undoes is told once more, in the same place.
+const STORED_AFTER: Duration = Duration::from_secs(1);
 /// Asks that are read at a time.
 const PAGE: usize = 200;
 
@@ -72,9 +75,6 @@ struct Inner {
     lines: Mutex<HashMap<String, VecDeque<Arc<Notice>>>>,
     places: Semaphore,
 }
-
-/// The open asks that browsers were told of, and when; `None`: in an earlier run.
-type Told = HashMap<AskId, Option<Moment>>;
 
 /// What came of one try.
 enum Tried {
@@ -97,7 +97,7 @@ impl Push {
         let inner = Inner { broker, people, ctx: ctx.clone(), devices, client, lines, places };
         let push = Self(Arc::new(inner));
         if push.0.broker.leads() {
-            ctx.spawn(push.clone().follow());
+            ctx.finish(push.clone().follow());
         }
         Ok(push)
     }
@@ -114,25 +114,35 @@ impl Push {
     async fn follow(self) {
         let (mut changes, started) = (self.0.broker.changes(), self.0.ctx.clock().now());
         let mut documents = self.0.broker.documents_changes();
-        let mut told = Told::new();
-        self.0.broker.loaded().await;
-        // What was asked before the start was told then. What was taken in since is news; so is all that is new from now on,
-        // whatever is done to the time of day.
+        let (mut told, is_known) = Told::before(&self.0.devices);
+        let Some(()) = self.0.ctx.unless_cut(self.0.broker.loaded()).await else { return };
+        // What was taken in since the start is news; so is all that is new from now on, whatever is done to the time of day.
+        // Of what was asked before, an earlier run has told, unless it says that it has not.
         self.look(&mut told, |notice, told| {
-            if notice.created_at < started {
-                told.insert(notice.ask, None);
-            } else {
+            if notice.created_at >= started {
                 self.take(notice, told);
+            } else if told.add(notice.ask, None) && is_known {
+                self.tell(notice, None);
             }
         })
         .await;
+        let (clock, mut due) = (self.0.ctx.clock(), None);
         loop {
+            if told.is_changed() && due.is_none() && !self.0.devices.is_empty() {
+                due = Some(clock.monotonic() + STORED_AFTER);
+            }
             let heard = tokio::select! {
                 heard = changes.recv() => heard,
+                () = self.0.ctx.stopping() => return self.keep(&mut told).await,
                 Ok(written) = documents.recv() => {
                     if written == devices::FILE {
                         self.refresh().await;
                     }
+                    continue;
+                }
+                () = clock.sleep_to(due.unwrap_or_default()), if due.is_some() => {
+                    due = None;
+                    self.keep(&mut told).await;
                     continue;
                 }
             };
@@ -148,6 +158,15 @@ impl Push {
         }
     }
 
+    /// Stores of which asks browsers were told.
+    async fn keep(&self, told: &mut Told) {
+        if !told.is_changed() {
+            return;
+        }
+        let (push, told) = (self.clone(), told.take_changes());
+        let _logged = stored(tokio::task::spawn_blocking(move || push.0.devices.keep_told(told.as_deref())).await);
+    }
+
     /// Another daemon may have signed browsers up.
     async fn refresh(&self) {
         let push = self.clone();
@@ -156,11 +175,11 @@ impl Push {
 
     /// Looks at all open asks, and at those that were open when browsers were told of them.
     async fn look(&self, told: &mut Told, open: impl Fn(&Notice, &mut Told)) {
-        if self.0.devices.all().is_empty() && !self.0.broker.is_shared() {
+        if self.0.devices.is_empty() && !self.0.broker.is_shared() {
             // Whoever signs up from now on knows from the page what is asked by then, so nothing has to be read.
             return told.clear();
         }
-        let (mut after, mut gone) = (None, told.clone());
+        let (mut after, mut gone): (_, HashSet<_>) = (None, told.asks().collect());
         loop {
             let filter = Filter { settled: Some(false), ..Filter::default() };
             let page = self.0.broker.page(filter, PAGE, after, Notice::of).await;
@@ -173,24 +192,27 @@ impl Push {
                 break;
             }
         }
-        for id in gone.into_keys() {
-            if let Ok(Some(ask)) = self.0.broker.get(id).await {
-                self.take(&Notice::of(&ask), told);
+        for id in gone {
+            match self.0.broker.get(id).await {
+                Ok(Some(ask)) => self.take(&Notice::of(&ask), told),
+                Ok(None) => _ = told.remove(id),
+                Err(_) => {}
             }
         }
     }
 
     fn take(&self, notice: &Notice, told: &mut Told) {
-        let at = if notice.is_open {
-            let Entry::Vacant(news) = told.entry(notice.ask) else { return };
+        let (is_news, at) = if notice.is_open {
             let clock = self.0.ctx.clock();
             // A browser that signed up since then knows the question from its page.
-            *news.insert(Some(clock.monotonic() - clock.now().since(notice.created_at)))
+            let at = Some(clock.monotonic() - clock.now().since(notice.created_at));
+            (told.add(notice.ask, at), at)
         } else {
-            let Some(at) = told.remove(&notice.ask) else { return };
-            at
+            told.remove(notice.ask)
         };
-        self.tell(notice, at);
+        if is_news {
+            self.tell(notice, at);
+        }
     }
 
     /// Tells every browser whose person sees this group. Forgets those of people who are not let in any more.

@@ -36,17 +36,21 @@ const IDLE: Duration = Duration::from_millis(25);
 /// How long a jump of the clock waits for a daemon that is not idle.
 const BUSY: Duration = Duration::from_secs(2);
 
-/// What stands beside a daemon in place of a chat platform, with a clock of its own.
-pub(crate) trait StandIn {
-    /// Where it listens.
-    fn url(&self) -> String;
+/// What a daemon calls: a stand-in of a chat platform with a clock of its own, or a database.
+pub(crate) trait Beside {
+    /// Where to ask whether it has read all that was sent to it.
+    fn url(&self) -> Option<String>;
+    /// Whether it does nothing that the daemon waits for, as far as can be seen from outside.
+    fn is_idle(&self) -> bool {
+        true
+    }
     /// Moves its clock.
     fn advance(&self, by: Duration);
 }
 
-impl StandIn for askd_sim::slack::Slack {
-    fn url(&self) -> String {
-        self.url().to_owned()
+impl Beside for askd_sim::slack::Slack {
+    fn url(&self) -> Option<String> {
+        Some(self.url().to_owned())
     }
 
     fn advance(&self, by: Duration) {
@@ -54,9 +58,9 @@ impl StandIn for askd_sim::slack::Slack {
     }
 }
 
-impl StandIn for askd_sim::whatsapp::Whatsapp {
-    fn url(&self) -> String {
-        self.url()
+impl Beside for askd_sim::whatsapp::Whatsapp {
+    fn url(&self) -> Option<String> {
+        Some(self.url())
     }
 
     fn advance(&self, by: Duration) {
@@ -224,9 +228,9 @@ impl Daemon {
     }
 
     /// Lets time pass: at once where the clock can be moved.
-    fn later(&self, by: Duration, beside: &[&dyn StandIn]) {
-        for stand_in in beside {
-            stand_in.advance(by);
+    fn later(&self, by: Duration, beside: &[&dyn Beside]) {
+        for called in beside {
+            called.advance(by);
         }
         match &self.life {
             Life::Here(here) => here.hand.advance(by),
@@ -259,7 +263,7 @@ impl Daemon {
         at_most: Duration,
         what: &str,
         mut look: impl FnMut() -> Option<T>,
-        beside: &[&dyn StandIn],
+        beside: &[&dyn Beside],
     ) -> T {
         let (mut passed, began) = (Duration::ZERO, Instant::now());
         loop {
@@ -276,7 +280,7 @@ impl Daemon {
     }
 
     /// Waits a moment; if the daemon is idle all the while, moves its clock a step. Returns how much time passed.
-    pub(crate) async fn step(&self, beside: &[&dyn StandIn]) -> Duration {
+    pub(crate) async fn step(&self, beside: &[&dyn Beside]) -> Duration {
         if !self.idle(beside).await {
             return IDLE;
         }
@@ -286,21 +290,21 @@ impl Daemon {
 
     /// Lets time pass once nothing is on its way: a jump of the clock is the end of whatever is half done. A daemon
     /// that is busy for `BUSY` is busy for good.
-    pub(crate) async fn time_passes(&self, by: Duration, beside: &[&dyn StandIn]) {
+    pub(crate) async fn time_passes(&self, by: Duration, beside: &[&dyn Beside]) {
         let began = Instant::now();
         while matches!(self.life, Life::Here(_)) && !self.idle(beside).await && began.elapsed() < BUSY {}
         self.later(by, beside);
     }
 
     /// Whether it does nothing for a moment.
-    async fn idle(&self, beside: &[&dyn StandIn]) -> bool {
+    async fn idle(&self, beside: &[&dyn Beside]) -> bool {
         let before = self.parked();
         // On a busy machine the daemon may wait for a call that the stand-in has not read yet.
-        for stand_in in beside {
-            round_trip(&stand_in.url()).await;
+        for url in beside.iter().filter_map(|called| called.url()) {
+            round_trip(&url).await;
         }
         tokio::time::sleep(IDLE).await;
-        before.is_some() && self.parked() == before
+        before.is_some() && beside.iter().all(|called| called.is_idle()) && self.parked() == before
     }
 
     /// Its process.

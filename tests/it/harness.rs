@@ -6,7 +6,7 @@
 //! A stand-in runs in the test's own runtime: a story with one starts, awaits and stops the daemon by the asynchronous
 //! functions (`begin`, `passes`, `stop`), so that the stand-in can answer meanwhile.
 
-use crate::daemon::{Daemon, StandIn};
+use crate::daemon::{Beside, Daemon};
 pub(crate) use crate::daemon::{NOBODY, SHORTEST, SOON, askd, without_environment};
 use crate::in_slack::Meeting;
 use crate::on_postgres::Database;
@@ -207,7 +207,7 @@ impl World {
     pub(crate) fn command(&self) -> Command {
         let mut command = without_environment(&self.binary);
         command.arg("serve").env("ASKD__DATA_DIR", self.data()).env("ASKD__HTTP__LISTEN", "127.0.0.1:0");
-        if !self.stand_ins().is_empty() {
+        if !self.beside().is_empty() {
             command.env("ASKD__LOG__FILTER", DETAILED);
         }
         if !self.config.is_empty() || self.database.is_some() {
@@ -225,7 +225,7 @@ impl World {
             Daemon::process(self.command(), &self.log_path())
         } else {
             let of_all = self.dir.path().join("all.toml");
-            let filter = if self.stand_ins().is_empty() { "info,notify=error" } else { DETAILED };
+            let filter = if self.beside().is_empty() { "info,notify=error" } else { DETAILED };
             let text = format!(
                 "data_dir = \"{}\"\nhttp.listen = \"127.0.0.1:0\"\nlog.filter = \"{filter}\"\n",
                 self.data().display()
@@ -321,14 +321,15 @@ impl World {
         self.daemon.as_ref().expect("the daemon runs")
     }
 
-    fn stand_ins(&self) -> Vec<&dyn StandIn> {
-        let slack = self.slack.0.as_ref().map(|slack| slack as &dyn StandIn);
-        slack.into_iter().chain(self.phone.0.as_ref().map(|phone| phone as &dyn StandIn)).collect()
+    fn beside(&self) -> Vec<&dyn Beside> {
+        let slack = self.slack.0.as_ref().map(|slack| slack as &dyn Beside);
+        let phone = self.phone.0.as_ref().map(|phone| phone as &dyn Beside);
+        slack.into_iter().chain(phone).chain(self.database.as_ref().map(|database| database as &dyn Beside)).collect()
     }
 
     /// Lets time pass, at the stand-ins too, once nothing is on its way: at once where the clock can be moved.
     pub(crate) async fn time_passes(&self, by: Duration) {
-        self.daemon().time_passes(by, &self.stand_ins()).await;
+        self.daemon().time_passes(by, &self.beside()).await;
     }
 
     /// The same for a world without stand-ins, which needs no runtime.
@@ -344,7 +345,7 @@ impl World {
 
     /// Lets time pass until `look` finds something, at most `at_most` of it.
     pub(crate) async fn passes<T>(&self, at_most: Duration, what: &str, look: impl FnMut() -> Option<T>) -> T {
-        self.daemon().passes(at_most, what, look, &self.stand_ins()).await
+        self.daemon().passes(at_most, what, look, &self.beside()).await
     }
 
     /// The same for a world without stand-ins, which needs no runtime.
@@ -355,7 +356,7 @@ impl World {
 
     /// Waits a moment; a second passes if the daemon is idle all the while.
     pub(crate) async fn step(&self) {
-        self.daemon().step(&self.stand_ins()).await;
+        self.daemon().step(&self.beside()).await;
     }
 
     /// As `kill -9`.

@@ -2,15 +2,20 @@
 //! `tests/postgres/run` starts the server that `ASKD_TEST_POSTGRES` names; without it these stories say that they were skipped.
 
 use crate::command_line::{as_another, of_another};
+use crate::daemon::Beside;
 use crate::harness::{SOON, World, askd, choice, names, within};
 use crate::remote::{Agent, Remote};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,6 +28,38 @@ const PLANNED: Duration = Duration::from_millis(2_500);
 pub(crate) struct Database {
     server: String,
     name: String,
+    /// Processes that do not serve it.
+    others: Arc<Mutex<HashSet<OsString>>>,
+}
+
+/// While the server works, the daemon waits, and no time may pass for it.
+impl Beside for Database {
+    fn url(&self) -> Option<String> {
+        None
+    }
+
+    /// As the titles of the server's processes say. One that waits for a lock may wait for good.
+    fn is_idle(&self) -> bool {
+        let mut others = self.others.lock().unwrap();
+        let processes = fs::read_dir("/proc").unwrap().flatten().map(|process| process.file_name());
+        processes.filter(|process| !others.contains(process)).collect::<Vec<_>>().into_iter().all(|process| {
+            let read = |what: &str| fs::read(Path::new("/proc").join(&process).join(what)).unwrap_or_default();
+            let title = String::from_utf8_lossy(&read("cmdline")).into_owned();
+            if title.contains(&format!(" {} ", self.name)) {
+                let stat = String::from_utf8_lossy(&read("stat")).into_owned();
+                let works = stat.contains(") R ") || stat.contains(") D ");
+                // A story may have stopped it.
+                return !works && (title.contains(" idle") || title.contains(" waiting") || stat.contains(") T "));
+            }
+            // One that has just begun has no title yet.
+            if !title.contains("postgres") || title.contains(" story_") {
+                others.insert(process);
+            }
+            true
+        })
+    }
+
+    fn advance(&self, _by: Duration) {}
 }
 
 impl Database {
@@ -44,7 +81,7 @@ impl Database {
     fn make(server: String) -> Self {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let name = format!("story_{}_{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        let made = Self { server, name };
+        let made = Self { server, name, others: Arc::default() };
         psql(&made.server, &format!("create database {}", made.name));
         made
     }

@@ -19,6 +19,7 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Folders that are held open, each with its stamp, by their paths.
 type Held = LruCache<PathBuf, (Stamp, Arc<Dir>)>;
@@ -224,12 +225,14 @@ impl Folders {
         self.renewed.lock().insert(path.to_owned(), self.clock.monotonic());
     }
 
-    /// Whether what was put into one of a group's folders at `since` went with the folder: another one is in its place.
-    pub fn has_lost(&self, group: &Group, name: &str, since: Time) -> bool {
+    /// Whether what was put into one of a group's folders at `since`, by a clock that may be `off` by so much, certainly went
+    /// with the folder: another one is in its place.
+    pub fn has_lost(&self, group: &Group, name: &str, since: Time, off: Duration) -> bool {
         let renewed = self.renewed.lock().get(&self.root.join(group.folder()).join(name)).copied();
         let now = self.clock.now();
         // By how long ago they were, however the time of day was set in between. What is ahead of now is of an earlier run.
-        renewed.is_some_and(|moment| since > now || now.since(since) > self.clock.monotonic().since(moment))
+        let is_older = |moment| since > now + off || now.since(since) > self.clock.monotonic().since(moment) + off;
+        renewed.is_some_and(is_older)
     }
 
     /// Makes all of a group's folders.

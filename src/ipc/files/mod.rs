@@ -321,9 +321,11 @@ impl Dir {
         finish: impl FnOnce(&File) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut file = match self.begin(name) {
+            // Somebody may be about to give it its name: it is replaced, and not gone for a moment.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                self.remove(name)?;
-                self.begin(name)?
+                let beside = format!(".tmp-{}", crate::random::unique());
+                self.write(&beside, bytes, access, finish)?;
+                return self.unless_done(&beside, self.rename(&beside, name));
             }
             begun => begun?,
         };
@@ -407,6 +409,24 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let dir = Dir::open(temp.path()).unwrap();
         (temp, dir)
+    }
+
+    /// Two daemons' steps may have the same response written at once: one gives it its name while the other one stages it.
+    #[test]
+    fn a_file_that_is_staged_again_is_there_all_the_time() {
+        let (temp, dir) = folder();
+        dir.stage("r.json", b"{}", SHARED).unwrap();
+        let (staged, path) = (std::sync::atomic::AtomicBool::new(false), temp.path().join("r.json"));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                (0..500).for_each(|_| dir.stage("r.json", b"{}", SHARED).unwrap());
+                staged.store(true, std::sync::atomic::Ordering::Relaxed);
+            });
+            while !staged.load(std::sync::atomic::Ordering::Relaxed) {
+                assert_eq!(std::fs::read(&path).unwrap(), b"{}");
+            }
+        });
+        assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 1);
     }
 
     #[test]

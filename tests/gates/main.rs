@@ -59,9 +59,7 @@ struct Gate {
 enum Beside {
     /// Other gates, and other work.
     Gates,
-    /// Other work but no gate: it runs several daemons and their database, and judges how late an outcome is.
-    Work,
-    /// Nothing: it judges how long others wait.
+    /// Nothing: it judges how long others wait, or how late an outcome is.
     Nothing,
 }
 
@@ -101,7 +99,7 @@ const GATES: [Gate; 13] = [
         rounds: [4, 4, 60],
         what: "troubles of three daemons",
         counted: &[LIVES, &["untold", "late", "early", "two leaders"]],
-        beside: Beside::Work,
+        beside: Beside::Nothing,
         sabotages: &[
             ("nofence", &["two leaders"]),
             ("ackfirst", &["two winners", "lost"]),
@@ -119,7 +117,7 @@ const GATES: [Gate; 13] = [
         rounds: [6, 2, 30],
         what: "power cuts of the database",
         counted: &[LIVES, &["late", "early"]],
-        beside: Beside::Work,
+        beside: Beside::Nothing,
         sabotages: &[("nosync", &["two winners", "lost"])],
     },
     Gate {
@@ -216,7 +214,6 @@ fn orders() -> Result<Option<Orders>, String> {
         match arg.as_str() {
             "--long" => orders.long = true,
             "--together" => orders.beside = Some(Beside::Gates),
-            "--in-turn" => orders.beside = Some(Beside::Work),
             "--alone" => orders.beside = Some(Beside::Nothing),
             "--sabotages" => orders.sabotages = true,
             name if GATES.iter().any(|gate| gate.name == name) => orders.gates.push(arg),

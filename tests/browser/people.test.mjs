@@ -72,6 +72,8 @@ describe('who reads the inbox', () => {
     for (const question of ['Why this?', 'Why that?']) asks.push(await daemon.asked({ questions: [{ question }] }));
     const denied = [/401/];
     await open({ ...asAnn(), expected: denied });
+    // The other tab knows the token from this one.
+    await visible(card(page, asks[0]));
     const tabs = [page, await page.context().newPage()];
     await tabs[1].goto(daemon.url);
     for (const [place, tab] of tabs.entries()) await card(tab, asks[place]).getByRole('textbox').fill(`a long answer in tab ${place}`);

@@ -142,14 +142,14 @@ async function firefox(push) {
   return { ...driver, end };
 }
 
-// What a click on the notice does, in the window in which Firefox draws it where no desktop does.
+// What a click on the notice does, in the window in which Firefox draws it where no desktop does. Firefox fills that window and
+// listens for clicks once it has loaded: before that a click would be lost.
 const CLICK = `
   for (let tries = 0; tries < 100; tries += 1) {
     const notice = Services.wm.getMostRecentWindow('alert:alert');
-    const box = notice?.document.getElementById('alertBox');
-    if (box) {
+    if (notice?.gIsActive) {
       const said = ['alertTitleLabel', 'alertTextLabel'].map((id) => notice.document.getElementById(id)).map((label) => label.getAttribute('value') || label.textContent);
-      box.click();
+      notice.document.getElementById('alertBox').click();
       return said;
     }
     await new Promise((resolve) => { setTimeout(resolve, 50); });

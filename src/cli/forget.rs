@@ -1,6 +1,6 @@
 //! `askd forget`: erases a question, or a person, from what askd keeps, and says what stays elsewhere.
 
-use super::{Exit, FAILED, USAGE, say};
+use super::{Exit, FAILED, USAGE, as_owner, say};
 use crate::host::forget::{Forgotten, forget};
 use crate::host::settings::Settings;
 use crate::host::store::{BEGINNING, StoreError, Whom};
@@ -8,8 +8,7 @@ use askd_core::{Ask, AskId, ChannelName, ShortId};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgGroup, Args};
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Most messages of a chat that are named.
 const MESSAGES: usize = 20;
@@ -80,18 +79,6 @@ impl ForgetCommand {
                    (`askd cancel ID`), and run this again";
         Err(Exit::new(FAILED, format!("{why}:\n  {ids}")))
     }
-}
-
-/// Lets only the user do this to whom the records belong: a daemon could not read what another one writes.
-pub(super) fn as_owner(state: &Path, command: &str) -> Result<(), Exit> {
-    let owner = std::fs::metadata(state).map_err(|error| {
-        Exit::new(FAILED, format!("cannot look at {}: {error}. Give the daemon's --config", state.display()))
-    })?;
-    if owner.uid() == rustix::process::geteuid().as_raw() {
-        return Ok(());
-    }
-    let who = "run this as askd's own user, whom the records belong to";
-    Err(Exit::new(FAILED, format!("{who}: sudo -u askd askd {command} ...")))
 }
 
 /// Whether this can be a question's code, or enough of its id.

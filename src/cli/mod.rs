@@ -306,6 +306,20 @@ fn variable(name: &str) -> Option<String> {
     value
 }
 
+/// Lets only the user do this to whom the records belong: a daemon could not read what another one writes.
+#[cfg(feature = "host")]
+fn as_owner(state: &std::path::Path, command: &str) -> Result<(), Exit> {
+    use std::os::unix::fs::MetadataExt as _;
+    let owner = std::fs::metadata(state).map_err(|error| {
+        Exit::new(FAILED, format!("cannot look at {}: {error}. Give the daemon's --config", state.display()))
+    })?;
+    if owner.uid() == rustix::process::geteuid().as_raw() {
+        return Ok(());
+    }
+    let who = "run this as askd's own user, whom the records belong to";
+    Err(Exit::new(FAILED, format!("{who}: sudo -u askd askd {command} ...")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,6 @@
 //! `askd store copy`: moves the records from files to PostgreSQL, or back.
 
-use super::forget::as_owner;
-use super::{Exit, FAILED, USAGE, say, small_runtime};
+use super::{Exit, FAILED, USAGE, as_owner, say, small_runtime};
 use crate::host::settings::Settings;
 use crate::host::store::{Copied, Opened, StoreError, Waiting, abort, copy};
 use clap::{Args, Subcommand, ValueEnum};

@@ -2,9 +2,8 @@
 //! under the lock of the state folder.
 
 use super::asks::{Where, pretty, segment};
-use super::forget::as_owner;
 use super::layout::{Look, short, text, time_from};
-use super::{Exit, FAILED, USAGE, say};
+use super::{Exit, FAILED, USAGE, as_owner, say};
 use crate::clock::Clock;
 use crate::host::client::ClientError;
 use crate::host::store::{InFiles, hold};

@@ -113,7 +113,11 @@ impl Folders {
 
     /// Where a group's requests are put.
     pub fn tasks_path(&self, group: &Group) -> PathBuf {
-        self.root.join(group.folder()).join(TASKS)
+        self.path_of(group, TASKS)
+    }
+
+    fn path_of(&self, group: &Group, name: &str) -> PathBuf {
+        self.root.join(group.folder()).join(name)
     }
 
     /// The names below the root: groups, and what is none.
@@ -156,7 +160,7 @@ impl Folders {
 
     /// One of a group's folders.
     pub fn get(&self, group: &Group, name: &str) -> io::Result<Arc<Dir>> {
-        let path = self.root.join(group.folder()).join(name);
+        let path = self.path_of(group, name);
         let held = self.held.lock().get(&path).cloned();
         if let Some((stamp, dir)) = held
             && let Ok(now) = Stamp::of_place(&path)
@@ -164,7 +168,7 @@ impl Folders {
             if now.same_file(&stamp) {
                 return Ok(dir);
             }
-            self.note_renewed(&path);
+            self.note_renewed(path.clone());
         }
         let root = Dir::pinned(&self.root)?;
         let dir = match root.sub(&format!("{}/{name}", group.folder())) {
@@ -214,21 +218,21 @@ impl Folders {
         match self.get(group, name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Dir::open(&self.root)?.ensure(group.folder(), self.access)?.ensure(name, self.access)?;
-                self.note_renewed(&self.root.join(group.folder()).join(name));
+                self.note_renewed(self.path_of(group, name));
                 self.get(group, name)
             }
             found => found,
         }
     }
 
-    fn note_renewed(&self, path: &Path) {
-        self.renewed.lock().insert(path.to_owned(), self.clock.monotonic());
+    fn note_renewed(&self, path: PathBuf) {
+        self.renewed.lock().insert(path, self.clock.monotonic());
     }
 
     /// Whether what was put into one of a group's folders at `since`, by a clock that may be `off` by so much, certainly went
     /// with the folder: another one is in its place.
     pub fn has_lost(&self, group: &Group, name: &str, since: Time, off: Duration) -> bool {
-        let renewed = self.renewed.lock().get(&self.root.join(group.folder()).join(name)).copied();
+        let renewed = self.renewed.lock().get(&self.path_of(group, name)).copied();
         let now = self.clock.now();
         // By how long ago they were, however the time of day was set in between. What is ahead of now is of an earlier run.
         let is_older = |moment| since > now + off || now.since(since) > self.clock.monotonic().since(moment) + off;
@@ -279,7 +283,7 @@ impl Folders {
     /// What is wrong with the folders themselves, whatever groups this process is in.
     pub fn check_folders(&self, group: &Group) -> Result<(), FolderTrouble> {
         for name in [TASKS, RESPONSES, BRIEFINGS] {
-            let path = self.root.join(group.folder()).join(name);
+            let path = self.path_of(group, name);
             let trouble = |what: String, fix: String| FolderTrouble { folder: path.display().to_string(), what, fix };
             let dir = match self.get(group, name) {
                 // The first briefing makes it.

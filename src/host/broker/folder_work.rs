@@ -56,7 +56,11 @@ impl Broker {
 
     /// Notes whether a response could be written.
     pub(super) fn note_written(&self, ask: &Ask, of: &RequestId, tried: &io::Result<()>) {
-        let (key, mut unwritten) = ((ask.id, of.clone()), self.0.folder_work.unwritten.lock());
+        let mut unwritten = self.0.folder_work.unwritten.lock();
+        if tried.is_ok() && unwritten.is_empty() {
+            return;
+        }
+        let key = (ask.id, of.clone());
         let Err(error) = tried else { return drop(unwritten.remove(&key)) };
         let folder = self.0.folders.root().join(ask.group.folder());
         let why = format!("a response cannot be written in {}: {error}", folder.display());

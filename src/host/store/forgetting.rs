@@ -104,8 +104,8 @@ pub(super) fn take_whole(id: &mut String, known: BTreeSet<String>) -> io::Result
     Ok(())
 }
 
-/// Whether a record says that the person answered, dismissed, withdrew or unblocked, or was asked in a chat of their own. What an agent
-/// wrote, and a group or a field that is called like the person, is not about them.
+/// Whether a record says that the person answered, dismissed, withdrew or unblocked, or was asked in a chat of their own.
+/// What an agent wrote, and a group or a field that is called like the person, is not about them.
 pub(super) fn tells_of(record: &Value, whom: &Whom) -> bool {
     let is = |id: &Value| id.as_str().is_some_and(|id| whom.is_person(id));
     match record {

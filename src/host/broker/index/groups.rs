@@ -12,7 +12,7 @@ use std::time::Duration;
 const MOST_KEPT: usize = 5_000;
 /// New asks are counted over this long.
 const HOUR: Duration = Duration::from_secs(3600);
-/// By how much the clocks of several daemons may differ.
+/// What lies further ahead of now was asked before the clock was set back: the clocks of several daemons differ by less.
 const AHEAD: Duration = Duration::from_secs(60);
 
 /// See the module.
@@ -103,7 +103,6 @@ impl Groups {
         let number = self.number(group);
         let counts = &mut self.counts[number as usize];
         let an_hour_ago = now - HOUR;
-        // What is ahead of now was asked before the clock was set back.
         counts.asked.retain(|asked| *asked > an_hour_ago && *asked < now + AHEAD);
         (counts.open, u32::try_from(counts.asked.len()).unwrap_or(u32::MAX))
     }

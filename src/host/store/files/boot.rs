@@ -16,18 +16,23 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 pub const BOOT_ID_FIX: &str = "take ProcSubset=pid out of askd's unit, or whatever else hides /proc/sys from askd, and \
                                restart it";
 
+fn read_boot_id() -> Result<String, String> {
+    std::fs::read_to_string(BOOT_ID).map_err(|error| {
+        format!("askd cannot read {BOOT_ID} ({error}), so every start counts as the first one after a loss of power")
+    })
+}
+
 /// Why boots of this computer cannot be told apart, if so.
 pub fn no_boot_id() -> Option<String> {
-    let error = std::fs::read_to_string(BOOT_ID).err()?;
-    Some(format!("askd cannot read {BOOT_ID} ({error}), so every start counts as the first one after a loss of power"))
+    read_boot_id().err()
 }
 
 /// Names what this computer has run since it was switched on. Without an id this run is like no other.
 pub(in crate::host::store) fn boot_id() -> String {
-    if let Some(why) = no_boot_id() {
+    let boot = read_boot_id().unwrap_or_else(|why| {
         tracing::warn!("{why}. Fix: {BOOT_ID_FIX}");
-    }
-    let boot = std::fs::read_to_string(BOOT_ID).unwrap_or_else(|_| random::unique());
+        random::unique()
+    });
     boot.trim().to_owned()
 }
 

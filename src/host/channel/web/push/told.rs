@@ -10,7 +10,7 @@ use std::collections::HashMap;
 const MOST: usize = 10_000;
 
 /// The open asks that browsers were told of, and when; `None`: in an earlier run.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug)]
 pub(super) struct Told {
     asks: HashMap<AskId, Option<Moment>>,
     /// Whether the file says something else.

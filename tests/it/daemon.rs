@@ -118,26 +118,37 @@ struct Here {
     hand: Hand,
     stop: CancellationToken,
     ended: Mutex<Receiver<bool>>,
-    /// Threads of this process that are not its own: a name is read once.
-    others: Mutex<HashSet<OsString>>,
+    others: Others,
+}
+
+/// What runs here and is another's: each is looked at once.
+#[derive(Debug, Default)]
+pub(crate) struct Others(Mutex<HashSet<OsString>>);
+
+impl Others {
+    /// Whether all that this folder of `/proc` lists is idle, as `is_idle` says of each by its own folder; `None`: it is
+    /// another's for good.
+    pub(crate) fn all_idle(&self, folder: &str, is_idle: impl Fn(&Path) -> Option<bool>) -> bool {
+        let mut others = self.0.lock().unwrap();
+        let listed = fs::read_dir(folder).unwrap().flatten().map(|entry| entry.file_name());
+        let left: Vec<OsString> = listed.filter(|name| !others.contains(name)).collect();
+        left.into_iter().all(|name| {
+            is_idle(&Path::new(folder).join(&name)).unwrap_or_else(|| {
+                others.insert(name);
+                true
+            })
+        })
+    }
 }
 
 impl Here {
     /// Whether no thread of it works or waits for a disk.
     fn sleeps(&self) -> bool {
-        let mut others = self.others.lock().unwrap();
-        let tasks = fs::read_dir("/proc/self/task").unwrap().flatten().map(|task| task.file_name());
-        tasks.filter(|task| !others.contains(task)).collect::<Vec<_>>().into_iter().all(|task| {
-            let Ok(stat) = fs::read_to_string(Path::new("/proc/self/task").join(&task).join("stat")) else {
-                return true;
-            };
+        self.others.all_idle("/proc/self/task", |task| {
+            let Ok(stat) = fs::read_to_string(task.join("stat")) else { return Some(true) };
             let (name, rest) = stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(") ")).unwrap_or_default();
-            let part = name.strip_prefix(self.threads.as_str());
-            let own = part.is_some_and(|part| part.is_empty() || part.starts_with('-'));
-            if !own {
-                others.insert(task);
-            }
-            !own || rest.starts_with('S')
+            let part = name.strip_prefix(self.threads.as_str())?;
+            (part.is_empty() || part.starts_with('-')).then(|| rest.starts_with('S'))
         })
     }
 }
@@ -203,7 +214,7 @@ impl Daemon {
         let served = Box::pin(serve(settings, clock, tell, stop.clone()));
         runtime.spawn(async move { over.send(served.await) });
         let here =
-            Here { runtime: Some(runtime), threads, hand, stop, ended: Mutex::new(ended), others: Mutex::default() };
+            Here { runtime: Some(runtime), threads, hand, stop, ended: Mutex::new(ended), others: Others::default() };
         Self { life: Life::Here(here), listens: Mutex::new(listens) }
     }
 

@@ -537,6 +537,13 @@ impl World {
         self.call("POST", &path, Some(&json!({ "answers": answers })))
     }
 
+    /// What happened to an ask, line by line.
+    pub(crate) fn trail(&self, id: &str) -> Vec<Value> {
+        let (status, body) = self.call("GET", &format!("/asks/{id}/trail"), None);
+        assert_eq!(status, 200, "{body}");
+        body["trail"].as_array().unwrap().clone()
+    }
+
     /// What the inbox says of an ask.
     pub(crate) fn details(&self, id: &str) -> Value {
         let (status, ask) = self.call("GET", &format!("/asks/{id}"), None);
@@ -631,6 +638,14 @@ impl World {
         let names = || self.state_files(&settled).into_iter().filter(|name| !name.starts_with(".tmp-"));
         within(SOON, "settled asks to be filed", || (names().count() >= count).then_some(()));
         assert_eq!(names().count(), count, "settled asks");
+    }
+
+    /// Waits until the record of a settled ask says that its outcome was taken: a start would look whether it was.
+    pub(crate) fn noted_as_taken(&self, group: &str) {
+        let settled = self.state().join("settled").join(group);
+        let is_noted = |(path, text): (PathBuf, String)| path.starts_with(&settled) && text.contains("\"taken\"");
+        let noted = || self.store().into_iter().any(is_noted).then_some(());
+        self.passing(SOON, "the outcome to be noted as taken", noted);
     }
 
     /// Waits until nothing is pending any more.

@@ -60,12 +60,10 @@ fn the_trail_of_an_ask_says_what_happened_to_it() {
     let (ask, other) = (world.open_of("r1"), world.open_of("r2"));
     assert_eq!(world.answer(&ask, &json!({"r1_0": "b"})).0, 200);
     agent.wait("r1");
-    let (status, body) = world.call("GET", &format!("/asks/{}/trail", ask["id"].as_str().unwrap()), None);
-    assert_eq!(status, 200, "{body}");
-    let trail = body["trail"].as_array().unwrap();
+    let trail = world.trail(ask["id"].as_str().unwrap());
     let what: Vec<&str> = trail.iter().map(|line| line["what"].as_str().unwrap()).collect();
     assert!(what.starts_with(&["asked"]) && what.contains(&"answered"), "{what:?}");
-    assert!(!body.to_string().contains(other["id"].as_str().unwrap()), "of this ask alone");
+    assert!(!json!(trail).to_string().contains(other["id"].as_str().unwrap()), "of this ask alone");
 }
 
 /// What was done long after the outcome is in the trail like all before it.
@@ -81,9 +79,9 @@ fn what_is_allowed_again_after_weeks_is_in_the_trail() {
     world.later(Duration::from_secs(25 * 24 * 3600));
     let (status, body) = world.call("POST", &format!("/asks/{block}/reset"), Some(&json!({})));
     assert_eq!(status, 200, "{body}");
-    let trail = world.call("GET", &format!("/asks/{block}/trail"), None).1;
-    let has = |what: &str| trail["trail"].as_array().unwrap().iter().any(|line| line["what"] == what);
-    assert!(has("blocked") && has("allowed_again"), "{trail}");
+    let trail = world.trail(&block);
+    let has = |what: &str| trail.iter().any(|line| line["what"] == what);
+    assert!(has("blocked") && has("allowed_again"), "{trail:?}");
 }
 
 /// Time flies while the daemon reads: two seconds are over after a few of the asks.

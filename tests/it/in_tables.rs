@@ -39,8 +39,7 @@ fn each_knows_what_all_did(database: &Database, first: World, second: World) {
         ["host-a asked", "host-b answered"].iter().all(|line| noted.contains(&(*line).to_owned())).then_some(())
     });
     assert_eq!(log(&first.world, &id), log(&second.world, &id));
-    let trail = second.world.call("GET", &format!("/asks/{id}/trail"), None).1;
-    assert_eq!(trail["trail"].as_array().unwrap(), &log(&first.world, &id));
+    assert_eq!(second.world.trail(&id), log(&first.world, &id));
     assert!(first.world.log().contains("Pending question created"), "operators look there first");
     let text = database.query("select string_agg(line::text, ' ') from askd.audit").concat();
     assert!(!text.contains("Deploy?"), "{text}");

@@ -2,20 +2,18 @@
 //! `tests/postgres/run` starts the server that `ASKD_TEST_POSTGRES` names; without it these stories say that they were skipped.
 
 use crate::command_line::{as_another, of_another};
-use crate::daemon::Beside;
+use crate::daemon::{Beside, Others};
 use crate::harness::{SOON, World, askd, choice, names, within};
 use crate::remote::{Agent, Remote};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
-use std::collections::HashSet;
-use std::ffi::OsString;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,8 +26,7 @@ const PLANNED: Duration = Duration::from_millis(2_500);
 pub(crate) struct Database {
     server: String,
     name: String,
-    /// Processes that do not serve it.
-    others: Arc<Mutex<HashSet<OsString>>>,
+    others: Arc<Others>,
 }
 
 /// While the server works, the daemon waits, and no time may pass for it.
@@ -40,22 +37,19 @@ impl Beside for Database {
 
     /// As the titles of the server's processes say. One that waits for a lock may wait for good.
     fn is_idle(&self) -> bool {
-        let mut others = self.others.lock().unwrap();
-        let processes = fs::read_dir("/proc").unwrap().flatten().map(|process| process.file_name());
-        processes.filter(|process| !others.contains(process)).collect::<Vec<_>>().into_iter().all(|process| {
-            let read = |what: &str| fs::read(Path::new("/proc").join(&process).join(what)).unwrap_or_default();
+        self.others.all_idle("/proc", |process| {
+            let read = |what: &str| fs::read(process.join(what)).unwrap_or_default();
             let title = String::from_utf8_lossy(&read("cmdline")).into_owned();
             if title.contains(&format!(" {} ", self.name)) {
                 let stat = String::from_utf8_lossy(&read("stat")).into_owned();
                 let works = stat.contains(") R ") || stat.contains(") D ");
                 // A story may have stopped it.
-                return !works && (title.contains(" idle") || title.contains(" waiting") || stat.contains(") T "));
+                return Some(
+                    !works && (title.contains(" idle") || title.contains(" waiting") || stat.contains(") T ")),
+                );
             }
             // One that has just begun has no title yet.
-            if !title.contains("postgres") || title.contains(" story_") {
-                others.insert(process);
-            }
-            true
+            (title.contains("postgres") && !title.contains(" story_")).then_some(true)
         })
     }
 
@@ -329,11 +323,7 @@ fn kept_outcomes_of_an_earlier_boot_move_once_askd_was_started_and_stopped() {
     let ask = world.one_open();
     assert_eq!(world.answer(&ask, &json!({ask["questions"][0]["id"].as_str().unwrap(): "b"})).0, 200);
     world.group("research").take("r1");
-    let settled = world.state().join("settled/research");
-    let taken = || {
-        world.store().iter().any(|(path, text)| path.starts_with(&settled) && text.contains("\"taken\"")).then_some(())
-    };
-    within(SOON, "the outcome to be noted as taken", taken);
+    world.noted_as_taken("research");
     assert_eq!(world.terminate().code(), Some(0));
     world.after_loss(true);
     world.start();

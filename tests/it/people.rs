@@ -72,8 +72,8 @@ fn who_withdrew_a_question_stands_in_its_trail_and_the_agent_is_told_what_it_was
         (&result["status"], &result["reason"], &result["answered_by"]),
         (&json!("cancelled"), &json!("system"), &json!(null))
     );
-    let trail = world.call("GET", &format!("/asks/{id}/trail"), None).1;
-    let line = trail["trail"].as_array().unwrap().iter().find(|line| line["what"] == "withdrawn").unwrap();
+    let trail = world.trail(id);
+    let line = trail.iter().find(|line| line["what"] == "withdrawn").unwrap();
     assert_eq!((&line["by"], &line["channel"]), (&json!("ann"), &json!("web")), "{line}");
 }
 

@@ -86,6 +86,15 @@ fn whats(world: &World) -> Vec<String> {
     world.audit().iter().map(|line| line["what"].as_str().unwrap().to_owned()).collect()
 }
 
+/// Asks `r1`, which nobody answers in time; the agent takes the timeout.
+fn timed_out(world: &World, agent: &Agent, fields: Value) -> Value {
+    agent.ask("r1", &and(fields, &json!({"timeoutMs": 10000})));
+    let ask = world.one_open();
+    world.later(SHORTEST);
+    assert_eq!(agent.take("r1")["result"]["status"], "timeout");
+    ask
+}
+
 /// Gives signs of life until it is dropped.
 pub(crate) struct Alive(Arc<AtomicBool>);
 
@@ -428,10 +437,7 @@ fn a_late_answer_starts_the_agent_with_it_once() {
     let program = Program::new(dir.path(), "start", 0);
     let world = with_session(&start(&program), "").started();
     let agent = world.group("g");
-    agent.ask("r1", &and(question(), &json!({"timeoutMs": 10000})));
-    let ask = world.one_open();
-    world.later(SHORTEST);
-    assert_eq!(agent.take("r1")["result"]["status"], "timeout");
+    let ask = timed_out(&world, &agent, question());
     let id = ask["id"].as_str().unwrap();
     let shown = world.details(id);
     assert!(shown["late_until"].is_string(), "{shown}");
@@ -457,16 +463,13 @@ fn a_late_answer_of_weeks_later_is_in_the_trail() {
     let program = Program::new(dir.path(), "start", 0);
     let world = with_session(&start(&program), "late_answers = \"14d\"").started();
     let agent = world.group("g");
-    agent.ask("r1", &and(question(), &json!({"timeoutMs": 10000})));
-    let ask = world.one_open();
-    world.later(SHORTEST);
-    assert_eq!(agent.take("r1")["result"]["status"], "timeout");
+    let ask = timed_out(&world, &agent, question());
     world.later(Duration::from_secs(12 * 24 * 3600));
     assert_eq!(world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
     program.run();
-    let trail = world.call("GET", &format!("/asks/{}/trail", ask["id"].as_str().unwrap()), None).1;
-    let has = |what: &str| trail["trail"].as_array().unwrap().iter().any(|line| line["what"] == what);
-    assert!(has("asked") && has("expired") && has("answered_late"), "{trail}");
+    let trail = world.trail(ask["id"].as_str().unwrap());
+    let has = |what: &str| trail.iter().any(|line| line["what"] == what);
+    assert!(has("asked") && has("expired") && has("answered_late"), "{trail:?}");
 }
 
 #[test]
@@ -476,10 +479,7 @@ fn asking_again_ends_the_time_for_a_late_answer() {
     let world = with_session(&start(&program), "").started();
     let agent = world.group("g");
     let fields = and(question(), &json!({"session_id": "s"}));
-    agent.ask("r1", &and(fields.clone(), &json!({"timeoutMs": 10000})));
-    let ask = world.one_open();
-    world.later(SHORTEST);
-    assert_eq!(agent.take("r1")["result"]["status"], "timeout");
+    let ask = timed_out(&world, &agent, fields.clone());
     agent.ask("r2", &fields);
     let new = world.open_of("r2");
     assert_ne!(new["id"], ask["id"]);
@@ -494,10 +494,7 @@ fn asking_again_ends_the_time_for_a_late_answer() {
 fn without_a_start_a_late_answer_is_refused_and_given_back() {
     let world = World::new();
     let agent = world.group("g");
-    agent.ask("r1", &and(question(), &json!({"timeoutMs": 10000})));
-    let ask = world.one_open();
-    world.later(SHORTEST);
-    assert_eq!(agent.take("r1")["result"]["status"], "timeout");
+    let ask = timed_out(&world, &agent, question());
     let (status, problem) = world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"}));
     assert_eq!(status, 409);
     assert!(problem["detail"].as_str().unwrap().ends_with("Your answer was not used: JWT tokens"), "{problem}");

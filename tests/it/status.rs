@@ -127,7 +127,7 @@ fn an_askd_that_is_not_in_the_group_of_its_agents_is_told_with_its_fix() {
     world.group("research").ask_framework("r1");
     assert_eq!(world.answer(&world.open_of("r1"), &json!({"r1_0": "Vue"})).0, 200);
     let told = "degraded: the responses of a group cannot be written\n";
-    within(SOON, "it to be told", || (world.raw("GET", "/readyz", "", "").1 == told).then_some(()));
+    within(SOON, "it to be told", || (ready(&world) == told).then_some(()));
 }
 
 #[test]
@@ -138,9 +138,8 @@ fn a_response_that_cannot_be_written_is_told_after_ten_seconds_until_it_is() {
     let ask = world.open_of("r1");
     agent.squat_responses();
     assert_eq!(world.answer(&ask, &json!({"r1_0": "Vue"})).0, 200);
-    let ready = || world.raw("GET", "/readyz", "", "").1;
     let told = "degraded: the responses of a group cannot be written\n";
-    world.passing(Duration::from_secs(30), "it to be told", || (ready() == told).then_some(()));
+    world.passing(Duration::from_secs(30), "it to be told", || (ready(&world) == told).then_some(()));
     let problems = status(&world)["problems"].clone();
     let is_told = |problem: &Value| {
         let line = problem["line"].as_str().unwrap();
@@ -148,7 +147,7 @@ fn a_response_that_cannot_be_written_is_told_after_ten_seconds_until_it_is() {
     };
     assert!(problems.as_array().unwrap().iter().any(is_told), "{problems}");
     agent.free_responses();
-    world.passing(Duration::from_secs(60), "it to be well", || (ready() == "ready\n").then_some(()));
+    world.passing(Duration::from_secs(60), "it to be well", || (ready(&world) == "ready\n").then_some(()));
 }
 
 #[test]
@@ -179,8 +178,7 @@ async fn a_refused_token_is_named_with_its_fix_and_a_connection_that_is_back_is_
     let away = world.passes(SOON, "the refusal", || Some(slack(&world)).filter(|it| it["connected"] == false)).await;
     assert_eq!((&away["name"], &away["why"]), (&json!("slack"), &json!("invalid_auth")));
     assert!(away["since"].is_string() && away["fix"].as_str().unwrap().contains("Bot User OAuth Token"), "{away}");
-    let (_, ready) = world.raw("GET", "/readyz", "", "");
-    assert_eq!(ready, "degraded: Slack is away\n");
+    assert_eq!(ready(&world), "degraded: Slack is away\n");
     world.time_passes(Duration::from_secs(60)).await;
     world.passes(SOON, "it to be back", || (slack(&world)["connected"] == true).then_some(())).await;
     assert_eq!(status(&world)["state"], "ready");
@@ -202,7 +200,7 @@ async fn slack_that_is_back_counts_as_connected_though_nothing_else_calls_it() {
     world.passes(SOON, "the last try", || (notes() == 3).then_some(())).await;
     world.time_passes(Duration::from_secs(60)).await;
     world.passes(SOON, "it to be back", || connected(&world).then_some(())).await;
-    assert_eq!(world.raw("GET", "/readyz", "", "").1, "ready\n");
+    assert_eq!(ready(&world), "ready\n");
 }
 
 /// Whether it is ready, as a load balancer reads it.

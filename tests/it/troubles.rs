@@ -177,8 +177,7 @@ fn a_damaged_record_hides_no_other_question() {
     let settled = world.data().join("state/settled/g").join(name(&kept));
     within(SOON, "the outcome to be kept", || settled.exists().then_some(()));
     // A start would look whether it was.
-    let taken = || world.store()[&settled].contains("\"taken\"").then_some(());
-    within(SOON, "the outcome to be noted as taken", taken);
+    world.noted_as_taken("g");
     // What was read lately, or stands in the journal, is at hand and not read again.
     assert!(world.terminate().success());
     world.start();

@@ -1,10 +1,12 @@
 //! The connection of an agent that shares no folder with the daemon: `ASKD_URL` and its token. Each call is made again through
-//! restarts, lost connections and 5xx; a token that is refused is an error at once. [`super::remote`] waits with it.
+//! restarts, lost connections and 5xx; a token that is refused is an error at once, unless its file holds another one by now.
+//! [`super::remote`] waits with it.
 
 use super::waiter::PATIENCE;
 use super::{AgentError, Briefing, Found};
 use crate::clock::{Clock, Moment};
 use crate::random;
+use parking_lot::Mutex;
 use reqwest::{Client, ClientBuilder, Method, Response, StatusCode, Url, header};
 use serde_json::Value;
 use std::net::IpAddr;
@@ -24,7 +26,9 @@ const OWN_NAMES: [&str; 4] = [".internal", ".local", ".localhost", ".svc"];
 #[derive(Debug)]
 pub struct Connection {
     pub(super) url: String,
-    token: String,
+    token: Mutex<String>,
+    /// Where it was read, and where an operator puts another one.
+    token_file: Option<String>,
     process: String,
     http: Client,
     pub(super) clock: Clock,
@@ -36,13 +40,12 @@ impl Connection {
     /// A connection to this address, with the token that the environment names.
     pub fn new(url: &str, variable: impl Fn(&str) -> Option<String>, clock: Clock) -> Result<Self, AgentError> {
         let unfit = |what: String| AgentError::Settings(what);
-        let read = |file: String| {
-            std::fs::read_to_string(&file)
-                .map_err(|error| unfit(format!("cannot read ASKD_TOKEN_FILE={file}: {error}")))
+        let read = |file: &str| {
+            std::fs::read_to_string(file).map_err(|error| unfit(format!("cannot read ASKD_TOKEN_FILE={file}: {error}")))
         };
-        let token = match (variable("ASKD_TOKEN"), variable("ASKD_TOKEN_FILE")) {
-            (Some(token), _) => token,
-            (None, Some(file)) => read(file)?,
+        let (token, token_file) = match (variable("ASKD_TOKEN"), variable("ASKD_TOKEN_FILE")) {
+            (Some(token), _) => (token, None),
+            (None, Some(file)) => (read(&file)?, Some(file)),
             (None, None) => return Err(unfit("ASKD_URL needs a token: set ASKD_TOKEN or ASKD_TOKEN_FILE".to_owned())),
         };
         let address = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
@@ -65,9 +68,9 @@ impl Connection {
             builder = builder.tls_certs_only(authorities);
         }
         let http = builder.build().map_err(|error| unfit(format!("ASKD_URL={url}: {error}")))?;
-        let (url, token) = (base(url).to_owned(), token.trim().to_owned());
+        let (url, token) = (base(url).to_owned(), Mutex::new(token.trim().to_owned()));
         let (process, tasks, news) = (random::unique(), TaskTracker::new(), Notify::new());
-        Ok(Self { url, token, process, http, clock, tasks, news })
+        Ok(Self { url, token, token_file, process, http, clock, tasks, news })
     }
 
     /// Wakes one that waits for news of any call.
@@ -134,9 +137,26 @@ impl Connection {
 
     fn away(&self, failed: Failed) -> AgentError {
         match failed {
-            Failed::Refused => AgentError::Refused(self.url.clone()),
+            Failed::Refused => self.refused(),
             Failed::Late { why, .. } => AgentError::Away { url: self.url.clone(), why },
         }
+    }
+
+    /// Nobody is let in with this token.
+    pub(super) fn refused(&self) -> AgentError {
+        let token = self.token_file.as_ref().map_or("ASKD_TOKEN".to_owned(), |file| format!("ASKD_TOKEN_FILE={file}"));
+        AgentError::Refused { url: self.url.clone(), token }
+    }
+
+    /// Whether there is another token than this one, which was refused: the file may have been written since.
+    async fn has_other_token(&self, refused: &str) -> bool {
+        let Some(file) = &self.token_file else { return false };
+        let now = tokio::fs::read_to_string(file).await.unwrap_or_default();
+        let mut token = self.token.lock();
+        if !now.trim().is_empty() {
+            now.trim().clone_into(&mut token);
+        }
+        *token != refused
     }
 
     /// Makes a call again until it gets a reply that says something about it: one that `read` can make something of.
@@ -151,10 +171,16 @@ impl Connection {
         let (mut pause, mut heard) = (PAUSES.0, false);
         loop {
             let call = self.http.request(method.clone(), format!("{}/agent/v1{path}", self.url));
-            let call = call.bearer_auth(&self.token).header("askd-process", &self.process).body(body.to_vec());
+            let token = self.token.lock().clone();
+            let call = call.bearer_auth(&token).header("askd-process", &self.process).body(body.to_vec());
             let limit = REPLY + if method == Method::GET { Duration::from_secs(WAIT) } else { Duration::ZERO };
             let why = match call.timeout(limit).send().await {
-                Ok(reply) if reply.status() == StatusCode::UNAUTHORIZED => return Err(Failed::Refused),
+                Ok(reply) if reply.status() == StatusCode::UNAUTHORIZED => {
+                    if self.has_other_token(&token).await {
+                        continue;
+                    }
+                    return Err(Failed::Refused);
+                }
                 Ok(reply) if is_for_now(&reply) => {
                     let after =
                         reply.headers().get(header::RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());

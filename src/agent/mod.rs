@@ -79,9 +79,14 @@ pub enum AgentError {
     Settings(String),
     /// The token is refused.
     #[error(
-        "askd at {0} refuses the token in ASKD_TOKEN: it is wrong, revoked or expired, or not an agent's; `askd token new GROUP` on askd's host makes one"
+        "askd at {url} refuses the token in {token}: it is wrong, revoked or expired, or not an agent's; `askd token new GROUP` on askd's host makes one"
     )]
-    Refused(String),
+    Refused {
+        /// The address.
+        url: String,
+        /// The variable that the token came from, and its file.
+        token: String,
+    },
     /// No daemon took the question over HTTP in time, so that no person will see it.
     #[error("no askd took the question at {url} ({why}); ASKD_URL says where it is")]
     NotTaken {

@@ -232,7 +232,7 @@ impl Call {
                 self.seen.lock().claimed = rejected.is_none();
                 Ok(rejected)
             }
-            Err(Failed::Refused) => Err(AgentError::Refused(url())),
+            Err(Failed::Refused) => Err(self.at.refused()),
             // Its reply may have been lost, not the question.
             Err(Failed::Late { why, heard: true }) if self.withdraw(WITHDRAWAL).await.is_none() => {
                 Err(AgentError::Unclear { url: url(), why })
@@ -263,7 +263,7 @@ impl Call {
             Ok(next) => next,
             // The outcome is here, and what refuses the token from now on cannot take it back.
             Err(Failed::Refused) if self.has_outcome() => Ok(Next::Over),
-            Err(Failed::Refused) => Err(AgentError::Refused(self.at.url.clone())),
+            Err(Failed::Refused) => Err(self.at.refused()),
             // The outcome is here, and the daemon holds it from its next start on.
             Err(Failed::Late { .. }) if self.has_outcome() => Ok(Next::Renew),
             Err(Failed::Late { .. }) => Err(AgentError::HostSilent),
@@ -280,7 +280,7 @@ impl Call {
         match self.at.try_until(Method::POST, &self.path("/taken"), b"", || until, done).await {
             Ok(reply) if reply.status() == StatusCode::NO_CONTENT => Ok(()),
             Ok(reply) => Err(AgentError::Gone(detail(reply).await)),
-            Err(Failed::Refused) => Err(AgentError::Refused(self.at.url.clone())),
+            Err(Failed::Refused) => Err(self.at.refused()),
             Err(Failed::Late { .. }) => Err(AgentError::HostSilent),
         }
     }

@@ -22,7 +22,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// Where agents ask over HTTP: an address of its own, so that it can be published without the inbox.
 pub(super) struct Door {
     http: Http,
-    /// `None`: no address is set, and there is no token yet.
+    /// `None`: no address is set, and there is no token yet or another program has the usual address.
     pub(super) listener: Option<TcpListener>,
     pub(super) tls: Option<Tls>,
     /// Whether agents that have a token can ask there.
@@ -36,8 +36,12 @@ impl Door {
         passed: &mut Vec<std::net::TcpListener>,
     ) -> io::Result<Self> {
         let http = settings.agents.http();
-        let wanted = settings.agents.listen.is_some() || !tokens.is_empty();
-        let listener = if wanted { Some(http::bind(http.listen, AGENTS, passed).await?) } else { None };
+        let listener = match settings.agents.listen {
+            Some(_) => Some(http::bind(http.listen, AGENTS, passed).await?),
+            // Nobody chose this address. Whoever has it keeps agents from asking over HTTP, and nothing else.
+            None if !tokens.is_empty() => http::bind(http.listen, AGENTS, passed).await.ok(),
+            None => None,
+        };
         let tls = settings.agents.tls().map(|(cert, key)| Tls::new(cert, key)).transpose().map_err(io::Error::other)?;
         Ok(Self { http, listener, tls, standing: Arc::default() })
     }
@@ -46,12 +50,15 @@ impl Door {
     pub(super) fn serve(self, calls: Router, tokens: Tokens, ctx: &Ctx) -> JoinHandle<io::Result<()>> {
         let own = ctx.clone();
         ctx.finish(async move {
-            let listener = match self.listener {
-                Some(listener) => listener,
-                None => match first_token(&self.http, &tokens, &self.standing, &own).await {
+            let listener = async {
+                match self.listener {
                     Some(listener) => listener,
-                    None => return Ok(()),
-                },
+                    None => free_and_wanted(&self.http, &tokens, &self.standing, &own).await,
+                }
+            };
+            let listener = tokio::select! {
+                listener = listener => listener,
+                () = own.stopping() => return Ok(()),
             };
             tracing::info!(listen = %listener.local_addr()?, "agents can ask over HTTP");
             http::serve(listener, &self.http, self.tls, (calls, Router::new()), http::MAX_AGENTS, &own).await
@@ -59,32 +66,18 @@ impl Door {
     }
 }
 
-/// Where agents ask, as soon as there is a token and the address is free; `None` if the daemon stops before.
-async fn first_token(http: &Http, tokens: &Tokens, standing: &Standing, ctx: &Ctx) -> Option<TcpListener> {
+/// Where agents ask, as soon as there is a token and the address is free.
+async fn free_and_wanted(http: &Http, tokens: &Tokens, standing: &Standing, ctx: &Ctx) -> TcpListener {
     loop {
-        tokio::select! {
-            () = tokens.made() => {}
-            () = ctx.stopping() => return None,
+        if tokens.is_empty() {
+            standing.works();
+            tokens.made().await;
+            continue;
         }
-        let listener = bind_when_free(http, standing, ctx, || !tokens.is_empty()).await;
-        if listener.is_some() || ctx.is_stopping() {
-            return listener;
-        }
-    }
-}
-
-/// `None`: it is not wanted any more, or the daemon stops.
-async fn bind_when_free(
-    http: &Http,
-    standing: &Standing,
-    ctx: &Ctx,
-    is_wanted: impl Fn() -> bool,
-) -> Option<TcpListener> {
-    while is_wanted() {
         let error = match http::bind(http.listen, AGENTS, &mut Vec::new()).await {
             Ok(listener) => {
                 standing.works();
-                return Some(listener);
+                return listener;
             }
             Err(error) => error,
         };
@@ -92,12 +85,8 @@ async fn bind_when_free(
             tracing::error!(%error, "agents cannot ask over HTTP; askd tries again every few seconds");
         }
         standing.fails(ctx.clock().now(), error.to_string(), "free that address, or change it and restart askd");
-        if !ctx.pause(AGAIN).await {
-            return None;
-        }
+        ctx.clock().sleep(AGAIN).await;
     }
-    standing.works();
-    None
 }
 
 /// Serves the inbox and what others call, on one address or on two.
@@ -124,7 +113,14 @@ pub(super) fn serve(
 mod tests {
     use super::*;
     use crate::clock::Clock;
+    use crate::host::store::InFiles;
     use askd_core::Time;
+
+    fn tokens(folder: &std::path::Path, clock: &Clock) -> Tokens {
+        let tokens = Tokens::open(Arc::new(InFiles::open(folder).unwrap()), clock.clone()).unwrap();
+        tokens.make("g".parse().unwrap(), None, None).unwrap();
+        tokens
+    }
 
     #[tokio::test]
     async fn an_address_that_another_program_has_is_a_problem_until_it_is_free() {
@@ -132,7 +128,8 @@ mod tests {
         let listen = other.local_addr().unwrap();
         let http = Settings::from_toml(&format!("[http]\nlisten = \"{listen}\"")).unwrap().http;
         let (clock, hand) = Clock::by_hand(Time::from_millis(1_760_000_000_000));
-        let (ctx, standing) = (Ctx::new(clock), Standing::default());
+        let state = tempfile::tempdir().unwrap();
+        let (tokens, ctx, standing) = (tokens(state.path(), &clock), Ctx::new(clock), Standing::default());
         let frees = async {
             while standing.problem().is_none() {
                 tokio::task::yield_now().await;
@@ -143,7 +140,24 @@ mod tests {
             drop(other);
             hand.advance(AGAIN);
         };
-        let (listener, ()) = tokio::join!(bind_when_free(&http, &standing, &ctx, || true), frees);
-        assert_eq!((listener.unwrap().local_addr().unwrap(), standing.problem()), (listen, None));
+        let (listener, ()) = tokio::join!(free_and_wanted(&http, &tokens, &standing, &ctx), frees);
+        assert_eq!((listener.local_addr().unwrap(), standing.problem()), (listen, None));
+    }
+
+    #[tokio::test]
+    async fn a_usual_address_that_is_taken_keeps_askd_neither_from_starting_nor_from_stopping() {
+        // Another program may have it already.
+        let _other = std::net::TcpListener::bind("127.0.0.1:8486");
+        let (clock, _hand) = Clock::by_hand(Time::from_millis(1_760_000_000_000));
+        let state = tempfile::tempdir().unwrap();
+        let (tokens, ctx) = (tokens(state.path(), &clock), Ctx::new(clock));
+        let door = Door::open(&Settings::from_toml("").unwrap(), &tokens, &mut Vec::new()).await.unwrap();
+        let standing = Arc::clone(&door.standing);
+        let serving = door.serve(Router::new(), tokens, &ctx);
+        while standing.problem().is_none() {
+            tokio::task::yield_now().await;
+        }
+        ctx.begin_stop();
+        serving.await.unwrap().unwrap();
     }
 }

@@ -28,11 +28,11 @@ fn what_was_answered_is_exported_and_formulas_are_text() {
         world.details(ask["id"].as_str().unwrap())["outcome"]["at"].clone(),
     );
     let settled = settled.as_str().unwrap();
-    let row = |rest: &str| format!("{id},g,{asked},{settled},answered,Sums,{rest},api,operator\r\n");
+    let row = |rest: &str| format!("{id},g,{asked},{settled},answered,Sums,{rest},api,operator,\r\n");
     let expected = row("\"'=1+1?\",\"'@two\"") + &row("\"Where, \"\"exactly\"\"?\",Here");
     assert_eq!(
         (status, csv),
-        (200, format!("id,group,asked_at,settled_at,status,title,question,answer,channel,by\r\n{expected}"))
+        (200, format!("id,group,asked_at,settled_at,status,title,question,answer,channel,by,late_at\r\n{expected}"))
     );
     let (_, lines) = export("format=jsonl");
     let asks: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -5,6 +5,7 @@ use crate::ports::free_port;
 use crate::said;
 use crate::sessions::{Alive, with_session};
 use serde_json::{Value, json};
+use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -65,6 +66,11 @@ impl Remote {
         let (status, made) = self.world.call("POST", "/tokens", Some(&body));
         assert_eq!(status, 201, "{made}");
         Agent { at: self.agents, token: made["token"].as_str().unwrap().to_owned(), process: "p1" }
+    }
+
+    pub(crate) fn revoke(&self, agent: &Agent) {
+        let id = agent.token.split('_').nth(1).unwrap();
+        assert_eq!(self.world.call("DELETE", &format!("/tokens/{id}"), None).0, 204);
     }
 
     /// Answers what is open, if anything is.
@@ -189,8 +195,7 @@ pub(crate) fn revoking_ends_open_calls(world: World) {
         move || agent.call("GET", "/asks/r1?wait=4", "").0
     });
     thread::sleep(Duration::from_millis(300));
-    let id = agent.token.split('_').nth(1).unwrap();
-    assert_eq!(remote.world.call("DELETE", &format!("/tokens/{id}"), None).0, 204);
+    remote.revoke(&agent);
     assert_eq!(waiting.join().unwrap(), 401);
 }
 
@@ -776,6 +781,29 @@ fn askd_ask_ends_over_http_as_it_does_with_files() {
     // What the group rejects is told as with files.
     let said = asks(&agent, &["--timeout", "10s", "--context", &"x".repeat(3001)]).wait_with_output().unwrap();
     assert_eq!(said.status.code(), Some(2), "{said:?}");
+}
+
+#[test]
+fn a_token_that_its_file_replaces_serves_the_next_call_and_the_wait_in_hand() {
+    let remote = Remote::new();
+    let (old, new) = (remote.agent("research"), remote.agent("research"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    fs::write(&file, &old.token).unwrap();
+    let mut command = askd();
+    command.args(["ask", "Go?"]).env("ASKD_URL", format!("http://{}", old.at)).env("ASKD_TOKEN_FILE", &file);
+    let asking = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let ask = remote.world.one_open();
+    fs::write(&file, format!("{}\n", new.token)).unwrap();
+    remote.revoke(&old);
+    assert_eq!(remote.world.answer(&ask, &json!({"Go?": "yes"})).0, 200);
+    let said = asking.wait_with_output().unwrap();
+    assert_eq!((said.status.code(), &*said.stdout), (Some(0), &b"yes\n"[..]), "{said:?}");
+    remote.revoke(&new);
+    let said = command.output().unwrap();
+    let told = String::from_utf8(said.stderr).unwrap();
+    let names = format!("refuses the token in ASKD_TOKEN_FILE={}: ", file.display());
+    assert!(said.status.code() == Some(1) && told.contains(&names), "{told}");
 }
 
 #[test]

@@ -455,6 +455,13 @@ fn a_late_answer_starts_the_agent_with_it_once() {
     let started = json!(said::STARTED);
     within(SOON, "the card to say so", || (note(&world, &ask) == started).then_some(()));
     assert!(whats(&world).contains(&"answered_late".to_owned()));
+    let token = format!("authorization: Bearer {}\r\n", world.token());
+    let (_, csv) = world.raw("GET", "/api/v1/export?format=csv&outcome=timeout", &token, "");
+    let shown = world.details(id);
+    let [asked, settled, late] =
+        [&shown["created_at"], &shown["outcome"]["at"], &shown["late_answer"]["at"]].map(|at| at.as_str().unwrap());
+    let row = format!("{id},g,{asked},{settled},timeout,,Which auth strategy?,JWT tokens,api,operator,{late}");
+    assert_eq!(csv.lines().nth(1), Some(row.as_str()));
 }
 
 #[test]

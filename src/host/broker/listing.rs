@@ -119,10 +119,7 @@ impl Broker {
     /// The ask of a group that is `seen` that a short code, or the beginning of an id, means.
     pub fn named(&self, text: &str, seen: impl Fn(&Group) -> bool) -> Named {
         let short = text.parse::<ShortId>().ok();
-        let index = self.index();
-        let mut found = index.named(text, short.as_ref());
-        found.retain(|id| index.group(*id).is_some_and(|group| seen(&group)));
-        drop(index);
+        let found = self.index().named(text, short.as_ref(), seen);
         match found.as_slice() {
             [] => Named::None,
             [one] => Named::One(*one),

@@ -58,7 +58,7 @@ pub(super) async fn problems(found: &mut Findings, files: &[PathBuf]) {
     for problem in status["problems"].as_array().into_iter().flatten() {
         let text = |field: &str| problem[field].as_str().unwrap_or_default();
         let known = match text("kind") {
-            "channel" => found.has_fault(text("about")),
+            "channel" => found.has_fault_in(text("about")),
             // What it cannot write there is no matter of the disk.
             "daemon" => found.has_fault("state folder"),
             "folder" => found.has_fault(&format!("group {}", text("about"))),

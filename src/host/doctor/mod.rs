@@ -73,9 +73,18 @@ impl Findings {
         self.0.push(Finding { check: check.to_string(), verdict, what: what.to_string(), fix });
     }
 
-    /// Whether a check whose name begins so found a fault.
-    fn has_fault(&self, beginning: &str) -> bool {
-        self.0.iter().any(|finding| finding.verdict == Verdict::Fault && finding.check.starts_with(beginning))
+    /// Whether this check found a fault.
+    fn has_fault(&self, check: &str) -> bool {
+        self.faults().any(|fault| fault == check)
+    }
+
+    /// Whether any check of this channel did.
+    fn has_fault_in(&self, channel: &str) -> bool {
+        self.faults().any(|fault| fault.split(' ').next() == Some(channel))
+    }
+
+    fn faults(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(|finding| finding.verdict == Verdict::Fault).map(|finding| finding.check.as_str())
     }
 
     /// Notes what a platform's clock shows, and whether it is ours.
@@ -132,4 +141,22 @@ pub async fn examine(files: &[PathBuf], sends: bool, clock: &Clock) -> Vec<Findi
     }
     daemon::problems(&mut found, files).await;
     found.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Findings;
+
+    #[test]
+    fn a_fault_is_of_the_check_that_found_it_and_of_none_that_is_called_like_it() {
+        let mut found = Findings::default();
+        found.fault("group dev2", "no", "mend it");
+        found.fault("slack scopes", "no", "mend it");
+        found.fault("token file", "no", "mend it");
+        assert!(found.has_fault("group dev2") && found.has_fault_in("slack"));
+        for other in ["group dev", "group", "token", "slack"] {
+            assert!(!found.has_fault(other), "{other}");
+        }
+        assert!(!found.has_fault_in("sl") && !found.has_fault_in("whatsapp"));
+    }
 }

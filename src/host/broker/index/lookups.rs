@@ -140,23 +140,29 @@ impl Index {
         ahead.map(|(entry, position)| (self.group_of(entry), position)).take(most).collect()
     }
 
-    /// The asks that a text means: a short code (of an open ask, or else of the newest settled one), or else the
-    /// beginning of an id.
-    pub(in crate::host::broker) fn named(&self, text: &str, short: Option<&ShortId>) -> Vec<AskId> {
+    /// The asks of the groups that are `seen` that a text means: a short code (of an open ask, or else of the newest settled
+    /// one), or else the beginning of an id.
+    pub(in crate::host::broker) fn named(
+        &self,
+        text: &str,
+        short: Option<&ShortId>,
+        seen: impl Fn(&Group) -> bool,
+    ) -> Vec<AskId> {
+        let seen = |entry: &&Entry| seen(&self.group_of(entry));
         let coded = short.map(|short| self.naming.name(short)).and_then(|code| {
-            let open = self.find(By::Code, code, |entry| !entry.is_settled() || entry.blocked);
-            let late = || self.find(By::Code, code, |entry| entry.late);
-            let settled = self.names[By::Code as usize].of(code).map(|slot| &self.entries[slot]);
+            let open = self.find(By::Code, code, |entry| seen(&entry) && (!entry.is_settled() || entry.blocked));
+            let late = || self.find(By::Code, code, |entry| seen(&entry) && entry.late);
+            let settled = self.names[By::Code as usize].of(code).map(|slot| &self.entries[slot]).filter(seen);
             open.or_else(late).or_else(|| settled.max_by_key(|entry| (entry.at, entry.id())))
         });
         if let Some(entry) = coded {
             return vec![entry.id()];
         }
         if let Ok(id) = text.parse::<AskId>() {
-            return self.entries.get(id).map(Entry::id).into_iter().collect();
+            return self.entries.get(id).filter(seen).map(Entry::id).into_iter().collect();
         }
         let begins = |id: &AskId| !text.is_empty() && id.to_string().starts_with(text);
-        let mut found: Vec<AskId> = self.entries.iter().map(Entry::id).filter(begins).collect();
+        let mut found: Vec<AskId> = self.entries.iter().filter(seen).map(Entry::id).filter(begins).collect();
         found.sort_unstable();
         found
     }

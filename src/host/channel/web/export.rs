@@ -27,7 +27,7 @@ struct Format {
 const JSON_LINES: Format =
     Format { head: "", kind: "application/jsonl; charset=utf-8", file: "askd.jsonl", write: json_line };
 const CSV: Format = Format {
-    head: "id,group,asked_at,settled_at,status,title,question,answer,channel,by\r\n",
+    head: "id,group,asked_at,settled_at,status,title,question,answer,channel,by,late_at\r\n",
     kind: "text/csv; charset=utf-8",
     file: "askd.csv",
     write: csv_lines,
@@ -75,22 +75,25 @@ fn json_line(ask: &Ask) -> String {
     serde_json::to_string(&View::of(ask)).map_or_else(|_| String::new(), |json| json + "\n")
 }
 
-/// A line for each question.
+/// A line for each question. Its status is what agents were told; what was answered after that has the time of it, too.
 fn csv_lines(ask: &Ask) -> String {
-    let outcome = ask.late_outcome().map(|(late, _)| late).or_else(|| ask.outcome().cloned());
+    let status = ask.outcome().map_or("open", |outcome| wire::status(outcome).0);
+    let (outcome, late_at) = match ask.late_outcome() {
+        Some((late, at)) => (Some(late), at.to_string()),
+        None => (ask.outcome().cloned(), String::new()),
+    };
     let details = outcome.as_ref().map(|outcome| wire::details(&ask.content.questions, outcome)).unwrap_or_default();
     let by = match &outcome {
         Some(Outcome::Answered { by, .. } | Outcome::Dismissed { by }) => Some(by),
         _ => None,
     };
     let settled_at = if let Stage::Settled { at, .. } = ask.stage { at.to_string() } else { String::new() };
-    let status = outcome.as_ref().map_or("open", |outcome| wire::status(outcome).0);
     let line = |question: &str| {
         let given = details.iter().find(|detail| detail.question == question);
         let answer: Vec<&str> = given
             .map(|detail| detail.selected.iter().map(String::as_str).chain(detail.text.as_deref()).collect())
             .unwrap_or_default();
-        let cells: [&str; 10] = [
+        let cells: [&str; 11] = [
             &ask.id.to_string(),
             ask.group.as_str(),
             &ask.created_at.to_string(),
@@ -101,6 +104,7 @@ fn csv_lines(ask: &Ask) -> String {
             &answer.join("; "),
             by.map_or("", |by| by.via.as_str()),
             by.map_or("", |by| by.called()),
+            &late_at,
         ];
         cells.map(cell).join(",") + "\r\n"
     };

@@ -4,7 +4,7 @@
 use crate::harness::{SHORTEST, SOON, World, choice};
 use crate::on_whatsapp::{ADA, BOB, TO_ADA, on_whatsapp, result, sim};
 use crate::said;
-use askd_sim::whatsapp::{Message, Stage};
+use askd_sim::whatsapp::{Fault, Ladder, Message, Stage};
 use serde_json::{Value, json};
 
 const BEFORE: &str = said::FROM_BEFORE;
@@ -83,6 +83,31 @@ async fn a_quote_proves_itself_whenever_it_was_written() {
         "text": {"body": "2"}, "context": {"from": "1", "id": question.id}});
     assert_eq!(world.webhook(&raw).await, 200);
     assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "b");
+}
+
+/// A quote of what askd does not know may be of a question whose message nothing has named yet. It is of none that was
+/// sent later, and of none whose post WhatsApp refused.
+#[tokio::test]
+async fn a_quote_of_an_unknown_message_proves_nothing_from_before() {
+    for fault in [Fault::Code(131_000), Fault::ResetAfter] {
+        let world = world().await;
+        world.phone.ladder(Ladder { told: fault != Fault::ResetAfter, ..Ladder::default() });
+        world.phone.fault(fault, 1);
+        world.ask("r1", delete());
+        let question = world.shown(ADA, "Delete the production database?").await;
+        let before = if fault == Fault::ResetAfter { world.records() } else { world.quiet(1).await };
+        let accepted = question.reached(Stage::Accepted).unwrap() / 1000;
+        let quotes = |id: &str, seconds: i64| {
+            json!({"from": ADA, "id": format!("wamid.of.{id}.{seconds}"), "timestamp": seconds.to_string(), "type": "text",
+                "text": {"body": "yes"}, "context": {"from": "1", "id": id}})
+        };
+        for ago in [7, 3_600] {
+            assert_eq!(world.webhook(&quotes("wamid.elsewhere", accepted - ago)).await, 200);
+        }
+        assert!(before == world.records(), "{fault:?}");
+        assert_eq!(world.webhook(&quotes(&question.id, accepted + 1)).await, 200);
+        assert_eq!(world.response("r1").await["result"]["answers"]["Delete the production database?"], "Yes");
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@
 
 use super::contacts::{About, Note};
 use super::payload::{Body, ChangedIds, Chosen, Message, Notification};
-use super::reader::{Asked, Reader};
+use super::reader::{Asked, Reader, TOLERANCE};
 use super::{Whatsapp, contacts, words};
 use crate::host::broker::{Broker, Named};
 use crate::host::channel::{NotStored, apply, load};
@@ -21,8 +21,6 @@ use std::time::Duration;
 const REPEATED: Duration = Duration::from_secs(8 * 86_400);
 /// How long a webhook waits until all stored asks are known.
 const LOADED_WITHIN: Duration = Duration::from_millis(2_500);
-/// A message may be older than the question that it meets by this much more than the clocks differ.
-const TOLERANCE: Duration = Duration::from_secs(5);
 
 /// A message of a person who is, or was, asked.
 pub(super) struct Incoming<'a> {

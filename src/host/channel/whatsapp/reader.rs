@@ -8,6 +8,10 @@ use super::words;
 use askd_core::{
     Ask, AskId, ChannelName, Heard, Names, Question, Responders, Sending, Time, Widget, WidgetState, wording,
 };
+use std::time::Duration;
+
+/// A message may be older than the question that it meets by this much more than the clocks differ.
+pub(super) const TOLERANCE: Duration = Duration::from_secs(5);
 
 /// An ask that a person may answer on a route.
 pub(super) struct Asked {
@@ -15,8 +19,8 @@ pub(super) struct Asked {
     pub(super) route: usize,
     /// The person's id that the route lists.
     pub(super) person: String,
-    /// It may have a message in the chat whose id we do not know yet.
-    nameless: bool,
+    /// Since when, by our own clock, the person may have a message with their next question whose id we do not know yet.
+    unnamed_since: Option<Time>,
     /// The person may have seen its code.
     pub(super) code_seen: bool,
 }
@@ -64,11 +68,24 @@ impl Asked {
             })
             .max_by_key(|(at, _)| likely(&ask.widgets[*at]))?;
         let widget = &ask.widgets[route];
-        let sent_to_them = ids.iter().any(|id| id == widget.asked());
-        // A question that was sent again may be in the chat twice.
-        let again = widget.attempt > widget.one_by_one.first_attempt.max(1);
-        let unsure = again || matches!(widget.state, WidgetState::Sent { .. } | WidgetState::Unknown { .. });
-        Some(Self { route, person, nameless: sent_to_them && unsure, code_seen: true, ask })
+        let next = ask.next_question(route, &person).unwrap_or(0);
+        // A refused sending is not kept, and one whose reply was lost may be in the chat for good.
+        let unnamed = widget.sendings.iter().filter(|sent| {
+            let to = sent.to.as_ref().unwrap_or(&widget.route.chat);
+            sent.question == next && sent.message.is_none() && !sent.failed && theirs(to)
+        });
+        let under_way = if let WidgetState::Sent { at, .. } | WidgetState::Unknown { at, .. } = widget.state {
+            Some((widget.attempt, at))
+        } else {
+            None
+        };
+        // An earlier run of the daemon may not have lived to record when it began.
+        let begun = |sent: &Sending| {
+            let under_way = under_way.filter(|(attempt, _)| *attempt == sent.attempt).map(|(_, at)| at);
+            sent.left.map(|left| left.called).or(under_way).unwrap_or(ask.created_at)
+        };
+        let unnamed_since = unnamed.map(begun).min();
+        Some(Self { route, person, unnamed_since, code_seen: true, ask })
     }
 
     /// Whether it waits for an answer.
@@ -160,7 +177,8 @@ impl Reader<'_> {
     /// How the message names that ask, and when the platform received it.
     pub(super) fn heard(&self, asked: &Asked) -> Heard {
         // What nothing has named yet was judged to be this one only if no other could be meant.
-        let names = if self.quotes(asked) || asked.nameless && self.quotes_unnamed() {
+        let unnamed = || self.quotes_unnamed() && resolve::came_after(self.at, self.unnamed_since(asked));
+        let names = if self.quotes(asked) || unnamed() {
             Names::Message
         } else if words::first_word(self.said) == asked.ask.short_id.as_str() {
             Names::Code
@@ -168,6 +186,11 @@ impl Reader<'_> {
             Names::Nothing
         };
         Heard { message: self.message.id.clone(), at: self.at, names }
+    }
+
+    /// Only a message that the platform received later can quote one of that ask's that nothing has named yet.
+    fn unnamed_since(&self, asked: &Asked) -> Option<Time> {
+        asked.unnamed_since.map(|since| since.moved(self.clock_ahead) - TOLERANCE)
     }
 
     /// When that person's next question was sent, by the platform's clock.
@@ -212,7 +235,7 @@ impl Reader<'_> {
             Candidate {
                 code: ask.short_id.as_str(),
                 messages: quotes.filter(|_| self.quotes(asked)).into_iter().collect(),
-                nameless: asked.nameless,
+                unnamed_since: self.unnamed_since(asked),
                 begun: ask.sending(asked.route, &asked.person, asked.next()).is_some(),
                 fit: self.fit(asked),
                 code_seen: asked.code_seen,

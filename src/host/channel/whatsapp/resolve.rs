@@ -32,8 +32,8 @@ pub(super) struct Candidate<'a> {
     pub(super) code: &'a str,
     /// The ids of our messages about it.
     pub(super) messages: Vec<&'a str>,
-    /// It may have a message whose id we do not know yet.
-    pub(super) nameless: bool,
+    /// It may have a message whose id we do not know yet, which only a message received later than this can quote.
+    pub(super) unnamed_since: Option<Time>,
     /// Its question is on its way, or was sent.
     pub(super) begun: bool,
     pub(super) fit: Fit,
@@ -108,7 +108,7 @@ pub(super) fn resolve(message: &Message<'_>, candidates: &[Candidate<'_>]) -> Ta
         return coded.map_or_else(|| unnamed(message, candidates), |at| judged(message, at, candidates));
     };
     let known = candidates.iter().position(|candidate| candidate.messages.contains(&quoted));
-    let nameless = if known.is_some() { Vec::new() } else { nameless(message, candidates) };
+    let (nameless, newer) = if known.is_some() { <_>::default() } else { nameless(message, candidates) };
     let only = match nameless.as_slice() {
         [only] => Some(*only),
         several => coded.filter(|coded| several.contains(coded)),
@@ -124,7 +124,8 @@ pub(super) fn resolve(message: &Message<'_>, candidates: &[Candidate<'_>]) -> Ta
         (None, None) if !nameless.is_empty() => Target::Unnamed(nameless),
         // It quotes an unknown message, so it may be about any open question.
         (None, None) => match eligible(message, candidates) {
-            open if open.is_empty() => Target::Nothing,
+            open if open.is_empty() && newer.is_empty() => Target::Nothing,
+            open if open.is_empty() => Target::Which(newer),
             open => Target::Which(open),
         },
     }
@@ -137,7 +138,7 @@ impl Candidate<'_> {
 
     /// Whether the platform had sent the question before it received the message.
     fn was_there(&self, message: &Message<'_>) -> bool {
-        message.at.zip(self.times.since).is_some_and(|(at, since)| at > since)
+        came_after(message.at, self.times.since)
     }
 
     /// Whether the message may have been meant for it, too: it was still open when the message was received. Those who ended
@@ -179,11 +180,17 @@ fn coded(message: &Message<'_>, code: &str, candidates: &[Candidate<'_>]) -> Tar
     }
 }
 
-/// The open ones with a message whose id we do not know yet: the message must quote one of these.
-fn nameless(message: &Message<'_>, candidates: &[Candidate<'_>]) -> Vec<usize> {
-    let open = |candidate: &Candidate<'_>| candidate.nameless && candidate.state == State::Open;
-    let named = candidates.iter().enumerate().filter(|(_, candidate)| open(candidate) && !message.quotes_another);
-    named.map(|(at, _)| at).collect()
+/// Whether the platform received a message later than that; in doubt not.
+pub(super) fn came_after(received: Option<Time>, since: Option<Time>) -> bool {
+    received.zip(since).is_some_and(|(received, since)| received > since)
+}
+
+/// The open ones with a message whose id we do not know yet: the message must quote one of these. First those that it can
+/// quote for certain, then those that seem to have been sent after it.
+fn nameless(message: &Message<'_>, candidates: &[Candidate<'_>]) -> (Vec<usize>, Vec<usize>) {
+    let open = |at: &usize| candidates[*at].state == State::Open && candidates[*at].unnamed_since.is_some();
+    let named = (0..candidates.len()).filter(|at| open(at) && !message.quotes_another);
+    named.partition(|at| came_after(message.at, candidates[*at].unnamed_since))
 }
 
 /// The target of a message that names this ask by its code.
@@ -283,7 +290,7 @@ mod tests {
         let a = || sent("k7", &["a1", "a2"], 0);
         let b = || sent("m3", &["b1"], 100);
         let unsent = || Candidate { times: Times::default(), begun: false, ..a() };
-        let on_its_way = || Candidate { begun: true, nameless: true, ..unsent() };
+        let on_its_way = || Candidate { begun: true, unnamed_since: Some(at(0)), ..unsent() };
         let late = || Candidate { state: State::Late { at: at(50) }, ..a() };
         let takes = || Candidate { fit: Fit::Answer, ..b() };
         let seen = || Candidate { code_seen: true, ..ended("k7", &["a1"], 0, 60, true) };
@@ -349,6 +356,13 @@ mod tests {
             ("a quote, from before", quoting("a1", -3600), vec![a(), b()], One(0)),
             ("a quote of what is not known to have left", quoting("a2", 20), vec![on_its_way(), b()], One(0)),
             ("a quote of what nothing has named yet", quoting("x", 20), vec![on_its_way(), b()], One(0)),
+            ("the same, from before", quoting("x", 0), vec![on_its_way(), b()], Which(vec![0])),
+            (
+                "a quote of one of two, and the other was sent later",
+                quoting("x", 20),
+                vec![on_its_way(), Candidate { unnamed_since: Some(at(20)), ..on_its_way() }],
+                One(0),
+            ),
             (
                 "a quote of one of two that nothing has named yet",
                 quoting("x", 20),
@@ -456,11 +470,11 @@ mod tests {
             delivered,
         });
         let fit = prop_oneof![Just(Fit::No), Just(Fit::Answer), Just(Fit::Label)];
-        (state, code, messages, times, fit, any::<[bool; 3]>()).prop_map(
-            |(state, code, messages, times, fit, [nameless, begun, code_seen])| Candidate {
+        (state, code, messages, (times, time()), fit, any::<[bool; 2]>()).prop_map(
+            |(state, code, messages, (times, unnamed_since), fit, [begun, code_seen])| Candidate {
                 code,
                 messages,
-                nameless,
+                unnamed_since,
                 begun,
                 fit,
                 code_seen,
@@ -483,16 +497,17 @@ mod tests {
         ) {
             let message = Message { quotes, quotes_another, code, at: received, overtaken };
             let there = |at: usize| received.zip(candidates[at].times.since).is_some_and(|(at, since)| at > since);
+            let may_be_unnamed = |at: usize| received.zip(candidates[at].unnamed_since).is_some_and(|(at, since)| at > since);
             match resolve(&message, &candidates) {
                 Target::One(at) | Target::Confirm(at) => {
                     let ended = matches!(candidates[at].state, State::Ended { .. });
-                    prop_assert!(quotes.is_some() && (candidates[at].messages.contains(&quotes.unwrap()) || candidates[at].nameless) || ended || there(at));
+                    prop_assert!(quotes.is_some() && (candidates[at].messages.contains(&quotes.unwrap()) || may_be_unnamed(at)) || ended || there(at));
                     prop_assert!(quotes.is_some() || code == Some(candidates[at].code) || candidates[at].state == State::Open);
                 }
                 Target::Which(which) => prop_assert!(quotes.is_some() || which.into_iter().all(there)),
                 Target::Before(before) => prop_assert!(!before.is_empty() && !before.into_iter().any(there)),
                 Target::Unnamed(which) => prop_assert!(
-                    quotes.is_some() && which.len() > 1 && which.into_iter().all(|at| candidates[at].nameless)
+                    quotes.is_some() && which.len() > 1 && which.into_iter().all(may_be_unnamed)
                 ),
                 Target::Overtaken(at) => prop_assert!(
                     quotes.is_none() && candidates.iter().all(|other| other.state != State::Open || !other.begun) && there(at)

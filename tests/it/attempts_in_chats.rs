@@ -6,6 +6,7 @@ use crate::harness::{SOON, World, choice};
 use crate::in_slack::{ALICE, BOB, CHANNEL, Mode, STRANGER, in_slack};
 use crate::on_whatsapp::{ADA, BOB as BEN, MALLORY, on_whatsapp, result, sim};
 use askd_sim::slack::{FaultKind, Message};
+use askd_sim::whatsapp::Message as Told;
 use serde_json::json;
 use std::time::Duration;
 
@@ -146,8 +147,8 @@ async fn what_could_not_be_shown_does_not_count() {
     }
 }
 
-#[tokio::test]
-async fn on_whatsapp_it_is_allowed_with_its_code_or_by_a_reply_to_its_message() {
+/// A question that Ada was asked too often: the message that says so, and its code.
+async fn blocked_on_whatsapp() -> (World, Told, String) {
     let routes = r#"{ channel = "whatsapp", chat = "15550001111" }"#;
     let world = on_whatsapp(sim(), routes, "[asks]\nmax_attempts = 1\n").await;
     world.writes(ADA, "hello").await;
@@ -160,11 +161,21 @@ async fn on_whatsapp_it_is_allowed_with_its_code_or_by_a_reply_to_its_message() 
     let message = world.shown(ADA, "The agent \"research\" has asked this question 2 times").await;
     assert!(message.text.contains("Deploy now?") && message.text.contains("told to wait"), "{}", message.text);
     let code = message.text.split("reply \"allow ").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    (world, message, code)
+}
+
+fn is_blocked(world: &World) -> bool {
+    world.records().iter().any(|(_, record)| record.contains("\"lifted\": null"))
+}
+
+#[tokio::test]
+async fn on_whatsapp_it_is_allowed_with_its_code_or_by_a_reply_to_its_message() {
+    let (world, message, code) = blocked_on_whatsapp().await;
     // Strangers get nothing and change nothing.
     world.writes(MALLORY, &format!("allow {code}")).await;
     world.writes(BEN, &format!("allow {code}")).await;
     assert!(world.said_to(MALLORY).is_empty() && world.said_to(BEN).is_empty());
-    assert!(world.records().iter().any(|(_, record)| record.contains("\"lifted\": null")));
+    assert!(is_blocked(&world));
     assert!(!world.data().join("state/groups/research.json").exists());
     // Something else in reply to it is told what can be done.
     let other = world.phone.person_quotes(ADA, &message.id, "ok then");
@@ -199,4 +210,34 @@ async fn on_whatsapp_it_is_allowed_with_its_code_or_by_a_reply_to_its_message() 
         list["asks"].as_array().unwrap().iter().map(|ask| &ask["block"]["allowed_again"]["by"]["id"]).collect();
     assert!(by.contains(&&json!(ADA)), "{list}");
     world.kept_the_pace();
+}
+
+/// Words beside `allow` that are no code of a block refuse it, or answer an open question.
+#[tokio::test]
+async fn on_whatsapp_only_the_code_of_a_block_allows_it_and_an_option_answers_its_question() {
+    let (world, message, code) = blocked_on_whatsapp().await;
+    for refusal in ["don't allow", "never allow", "allow once"] {
+        world.writes(ADA, refusal).await;
+        world.taken(&world.phone.person_quotes(ADA, &message.id, refusal)).await;
+        assert!(is_blocked(&world), "{refusal}");
+    }
+    world.shown(ADA, &format!("To allow it again, reply \"allow {code}\"")).await;
+    let allow_it = format!("Allow {code}");
+    for (request, said, option) in
+        [("r3", "allow once", "Allow once"), ("r4", "CODE allow", "Allow"), ("r5", &allow_it, &allow_it)]
+    {
+        let mut question = choice(&format!("{request}, run it?"), &[option, "Deny"]);
+        question["questions"][0]["custom"] = json!(false);
+        world.ask(request, question);
+        world.shown(ADA, &format!("{request}, run it?")).await;
+        world.until("proof", || world.open_of(request)["render_confirmed"] == json!(true)).await;
+        let open = world.open_of(request)["short_id"].as_str().unwrap().to_owned();
+        // Later than in the second in which it was sent.
+        world.time_passes(Duration::from_secs(15)).await;
+        world.writes(ADA, &said.replace("CODE", &open)).await;
+        assert_eq!(world.response(request).await["result"]["answers"][format!("{request}, run it?")], option);
+        assert!(is_blocked(&world), "{said}");
+    }
+    world.writes(ADA, &format!("allow {code}")).await;
+    world.shown(ADA, "Allowed again by Ada").await;
 }

@@ -14,7 +14,7 @@ use askd_core::{Event, Source, wording};
 enum Allows {
     /// The only block, or the one that the message quotes.
     It,
-    /// The block with this code.
+    /// The block with this code, if it is one.
     Coded(String),
     /// The text says something else.
     Nothing,
@@ -39,27 +39,30 @@ impl Incoming<'_> {
     pub(super) async fn allows(&self, reader: &Reader<'_>, asked: &[Asked]) -> Result<bool, NotStored> {
         let (allows, has_quote) = (read(reader.said), reader.message.quotes.is_some());
         let blocks = self.broker.blocked();
-        let code = match &allows {
-            Allows::Nothing if reader.said.is_empty() => return Ok(false),
-            Allows::Nothing if reader.subject().is_none_or(|subject| !blocks.contains(&subject)) => return Ok(false),
-            Allows::Nothing | Allows::It => None,
-            Allows::Coded(code) => Some(code.as_str()),
-        };
-        let mut blocked = self.find(blocks, |ask| ask.is_blocked()).await?;
-        blocked.sort_by_key(|asked| (asked.ask.created_at, asked.ask.id));
-        if allows == Allows::Nothing {
-            // A reply to the message of a block: say what the person can do about it.
-            let quoted = blocked.iter().find(|asked| Some(asked.ask.id) == reader.subject());
-            if let Some(asked) = quoted {
-                self.tell(asked.about(), wording::how_to_allow(asked.ask.short_id.as_str()));
-            }
-            return Ok(quoted.is_some());
-        }
-        // It names no block, so it may be the answer to an open question.
-        let open = || asked.iter().any(|asked| asked.is_open() && reader.times(asked).since.is_some());
-        if code.is_none() && !has_quote && open() {
+        let quotes_one = reader.subject().is_some_and(|subject| blocks.contains(&subject));
+        if allows == Allows::Nothing && (reader.said.is_empty() || !quotes_one) {
             return Ok(false);
         }
+        let mut blocked = self.find(blocks, |ask| ask.is_blocked()).await?;
+        blocked.sort_by_key(|asked| (asked.ask.created_at, asked.ask.id));
+        let quoted = blocked.iter().find(|asked| Some(asked.ask.id) == reader.subject());
+        let mut open = asked.iter().filter(|asked| asked.is_open() && reader.times(asked).since.is_some());
+        let is_code = |word: &str| blocked.iter().any(|asked| asked.ask.short_id.as_str() == word);
+        let code = match &allows {
+            // It names no block, so it may be the answer to an open question.
+            Allows::It if !has_quote && open.next().is_some() => return Ok(false),
+            Allows::It => None,
+            Allows::Coded(code) if is_code(code) && (quoted.is_some() || !open.any(|asked| reader.picks(asked))) => {
+                Some(code.as_str())
+            }
+            // Another word beside `allow` may refuse it: say to who replies to the block what the person can do about it.
+            Allows::Coded(_) | Allows::Nothing => {
+                if let Some(asked) = quoted {
+                    self.tell(asked.about(), wording::how_to_allow(asked.ask.short_id.as_str()));
+                }
+                return Ok(quoted.is_some());
+            }
+        };
         match reader.target_block(code, &blocked) {
             Target::One(at) | Target::Confirm(at) => self.allow(&blocked[at]).await.map(|()| true),
             Target::Which(which) if !has_quote => {

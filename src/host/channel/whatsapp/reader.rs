@@ -127,11 +127,18 @@ impl Reader<'_> {
         matches!(self.meaning(asked), words::Meaning::Given(_) | words::Meaning::Dismiss)
     }
 
+    /// Whether the words are nothing but the name of an option of that ask's next question.
+    pub(super) fn picks(&self, asked: &Asked) -> bool {
+        asked.question().choice(self.said.trim()).is_some()
+    }
+
     fn fit(&self, asked: &Asked) -> Fit {
-        match asked.question().choice(self.said.trim()) {
-            Some(_) => Fit::Label,
-            None if self.would_answer(asked) => Fit::Answer,
-            None => Fit::No,
+        if self.picks(asked) {
+            Fit::Label
+        } else if self.would_answer(asked) {
+            Fit::Answer
+        } else {
+            Fit::No
         }
     }
 

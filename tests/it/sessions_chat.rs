@@ -406,6 +406,17 @@ async fn on_whatsapp_a_late_answer_quotes_while_another_question_is_open() {
 }
 
 #[tokio::test]
+async fn on_whatsapp_a_late_answer_quotes_the_closing_message_after_a_plain_restart() {
+    let start = Run::new("start");
+    let mut world = phone_with_session(&start.means("start")).await;
+    let (_, closing) = late_question(&world, "r1", "Which framework?").await;
+    assert_eq!(world.stop().await, Some(0));
+    world.begin().await;
+    world.phone.person_quotes(ADA, &closing.id, "2");
+    assert_eq!(start.briefing().await["result"]["answers"]["Which framework?"], "Vue");
+}
+
+#[tokio::test]
 async fn a_late_answer_from_elsewhere_is_told_on_whatsapp_once() {
     let start = Run::new("start");
     let world = phone_with_session(&start.means("start")).await;

@@ -2,7 +2,7 @@
 //! once; and that no reply goes nowhere, whatever askd does not know yet.
 
 use crate::harness::{SOON, World, choice};
-use crate::on_whatsapp::{ADA, TO_ADA, binary_on_whatsapp, happens, sim};
+use crate::on_whatsapp::{ADA, TO_ADA, binary_on_whatsapp, happens, on_whatsapp, sim};
 use askd_sim::whatsapp::{Fault, Ladder, Message, Stage, Whatsapp};
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -117,6 +117,37 @@ async fn a_quote_that_nothing_explains_is_asked_back() {
     assert_eq!(world.webhook(&old).await, 200);
     world.shown(ADA, "Which question do you mean").await;
     assert!(world.response_now("r1").is_none() && world.response_now("r2").is_none());
+}
+
+/// A reminder names its question after a restart, too, whether the reply to its call or its status told the id.
+#[tokio::test]
+async fn a_reply_to_a_reminder_reaches_its_question_after_a_plain_restart() {
+    for told in ["by the reply", "by the status"] {
+        let mut world = on_whatsapp(sim(), TO_ADA, "[asks]\nremind_after = \"30s\"").await;
+        world.writes(ADA, "hello").await;
+        world.ask("r1", choice("First?", &["a", "b"]));
+        let first = world.shown(ADA, "First?").await;
+        world.phone.fault(Fault::Code(131_000), 1);
+        world.ask("r2", choice("Second?", &["c", "d"]));
+        world.shown(ADA, "Second?").await;
+        world.quiet(2).await;
+        if told == "by the reply" {
+            world.phone.ladder(Ladder { told: false, ..Ladder::default() });
+        } else {
+            world.phone.fault(Fault::TruncatedBody, 1);
+        }
+        let of_first = |m: &Message| m.stage.shown() && m.quotes.as_ref() == Some(&first.id);
+        let reminder = || world.phone.messages_to(ADA).into_iter().find(of_first);
+        let reminder = world.passes(SOON, "a reminder", reminder).await;
+        if told == "by the status" {
+            world.taken(&reminder.id).await;
+        }
+        assert_eq!(world.stop().await, Some(0));
+        world.begin().await;
+        world.phone.person_quotes(ADA, &reminder.id, "2");
+        assert_eq!(world.response("r1").await["result"]["answers"]["First?"], "b", "{told}");
+        assert!(world.response_now("r2").is_none(), "{told}");
+    }
 }
 
 /// A reply that does not say which of two questions it means is acknowledged, and the daemon dies before WhatsApp lets it

@@ -84,6 +84,8 @@ impl Whatsapp {
                 match self.0.outbox.send(&message, 1).await {
                     Sent::Accepted(id, _) => {
                         self.0.contacts.is_about(&id, About::Ask(ask.id));
+                        // If this fails, the status says it again.
+                        let _not_stored = self.0.contacts.save().await;
                         break;
                     }
                     Sent::Lost(_) => {

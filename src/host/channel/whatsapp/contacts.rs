@@ -269,9 +269,11 @@ impl Contacts {
         self.file.change().notes.retain(|owed| owed != note);
     }
 
-    /// Learns what our message is about.
+    /// Learns what our message is about. This counts once [`Self::save`] has returned.
     pub(super) fn is_about(&self, message: &str, about: About) {
-        self.file.change().about.insert(message.to_owned(), (about, self.now()));
+        if self.about(message) != Some(about) {
+            self.file.change().about.insert(message.to_owned(), (about, self.now()));
+        }
     }
 
     /// What our message is about, if it is one and asks no question.

@@ -139,7 +139,11 @@ impl Channel for Whatsapp {
         let callback = Some(CallbackData { route, ..CallbackData::note(ask.id, question, Kind::Note, 0) });
         let message = Outgoing { to, content: Content::Text(&text), callback, quotes };
         match self.0.outbox.send_in(slot, &message, 1).await {
-            Sent::Accepted(id, _) => self.0.contacts.is_about(&id, About::Question { ask: ask.id, question }),
+            Sent::Accepted(id, _) => {
+                self.0.contacts.is_about(&id, About::Question { ask: ask.id, question });
+                // If this fails, the status says it again.
+                let _not_stored = self.0.contacts.save().await;
+            }
             Sent::Refused(Verdict::WindowClosed) => self.0.contacts.window_closed(to, self.now()),
             // The next reminder will be sent.
             Sent::Refused(_) | Sent::Lost(_) | Sent::NotBegun => {}

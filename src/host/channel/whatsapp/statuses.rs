@@ -64,7 +64,8 @@ impl Whatsapp {
                 {
                     contacts.confirmation_left(&contacts.person(person), attempt, &status.id, sent, true);
                 }
-                return Ok(());
+                // The reply to our call may have been lost, and then nothing else says what a quote of it means.
+                return contacts.save().await;
             }
         };
         apply(broker, ask, event.on(route)).await.map(drop)

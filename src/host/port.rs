@@ -44,8 +44,8 @@ pub trait Channel: fmt::Debug + Send + Sync {
         Found::CannotKnow
     }
 
-    /// Waits until the person whom a held card is for has written; `false` if that does not happen.
-    async fn wait_for_person(&self, _ask: &Ask, _route: usize, _until: Time) -> bool {
+    /// Waits until the person for whom something is held has written; `false` if that does not happen.
+    async fn wait_for_person(&self, _person: &str, _until: Time) -> bool {
         false
     }
 
@@ -70,6 +70,13 @@ pub enum Updated {
     Done,
     /// Not now; not sooner than after this, if the platform said so.
     Later(Option<Duration>),
+    /// Not before this person has written; after that time it never will.
+    Held {
+        /// Who.
+        person: String,
+        /// Until when to wait.
+        until: Time,
+    },
     /// It never will. The operator is told why.
     Never(String),
 }
@@ -106,7 +113,7 @@ impl Channels {
         ask.route(route).map_or(&NotSetUp, |route| self.named(route.channel))
     }
 
-    fn named(&self, name: ChannelName) -> &dyn Channel {
+    pub(super) fn named(&self, name: ChannelName) -> &dyn Channel {
         self.0.iter().find(|channel| channel.name() == name).map_or(&NotSetUp, AsRef::as_ref)
     }
 

@@ -3,6 +3,7 @@
 
 use crate::harness::{SOON, World, choice};
 use crate::on_whatsapp::{ADA, TO_ADA, binary_on_whatsapp, happens, on_whatsapp, sim};
+use crate::whatsapp_window::{TEMPLATE, with_template};
 use askd_sim::whatsapp::{Message, Stage, Whatsapp};
 use serde_json::json;
 use std::time::Duration;
@@ -86,6 +87,43 @@ async fn a_closing_line_that_came_too_late_waits_for_the_person_over_a_restart()
     assert_eq!(world.phone.webhook_raw(told.body.as_bytes(), None).await, Some(200));
     world.shown(ADA, "Answered: b by operator").await;
     assert_eq!(closings(&world.phone).len(), 2, "{:#?}", world.said_to(ADA));
+}
+
+/// Each of them gets a message that says how it ended once they write, and holds up nobody until then.
+#[tokio::test]
+async fn closings_that_wait_for_silent_people_hold_nobody_up() {
+    let silent = ["15550003001", "15550003002", "15550003003", "15550003004"];
+    let group = |who: &str| {
+        let route = format!("routes = [{{ channel = \"whatsapp\", chat = \"{who}\" }}]");
+        format!("\n[groups.of-{who}]\n{route}\nmax_open_per_group = 100\nmax_per_hour_per_group = 1000")
+    };
+    let more = format!("{TEMPLATE}{}", silent.map(group).concat());
+    let world = on_whatsapp(with_template(), TO_ADA, &more).await;
+    world.writes(ADA, "hello").await;
+    for who in silent {
+        for nth in 0..18 {
+            world.ask_as(&format!("of-{who}"), &format!("r{nth}"), choice(&format!("Away {nth}?"), &["a", "b"]));
+        }
+    }
+    let held = || world.store().iter().filter(|(_, record)| record.contains("\"name\": \"held\"")).count();
+    let all = || (held() == 4 * 18).then_some(());
+    world.passes(Duration::from_secs(300), "all of them to be held", all).await;
+    world.time_passes(Duration::from_secs(31 * 60)).await;
+    for who in silent {
+        for nth in 0..18 {
+            world.response_to(&format!("of-{who}"), &format!("r{nth}"), SOON).await;
+        }
+    }
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    world.shown(ADA, "Which?").await;
+    world.time_passes(Duration::from_secs(2)).await;
+    world.writes(ADA, "1").await;
+    closed(&world, 1).await;
+    let told = || world.said_to(silent[0]).len();
+    assert_eq!(told(), 1, "the invitation: {:#?}", world.said_to(silent[0]));
+    world.writes(silent[0], "I am back").await;
+    let all = || (told() == 1 + 18).then_some(());
+    world.passes(Duration::from_secs(300), "each of theirs", all).await;
 }
 
 #[tokio::test]

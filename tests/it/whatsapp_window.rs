@@ -9,9 +9,9 @@ use std::time::Duration;
 
 /// On a busy machine, and sooner than what is only accepted would be given up.
 const AT_ONCE: Duration = Duration::from_secs(25);
-const TEMPLATE: &str = "template = \"agent_question\"\ntemplate_language = \"en_US\"";
+pub(crate) const TEMPLATE: &str = "template = \"agent_question\"\ntemplate_language = \"en_US\"";
 
-fn with_template() -> Config {
+pub(crate) fn with_template() -> Config {
     let template = Template {
         name: "agent_question".into(),
         language: "en_US".into(),

@@ -7,7 +7,7 @@ use super::index::is_chat;
 use crate::host::delivery;
 use crate::ipc::{RESPONSES, status_name};
 use crate::sabotage::{crash_point, gate};
-use askd_core::{Ask, Effect, Fact, FollowUpEffect, Posted, Stage, Time, WidgetEffect, WidgetEvent};
+use askd_core::{Ask, Effect, Fact, FollowUpEffect, Posted, Stage, Time, Widget, WidgetEffect, WidgetEvent};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -160,7 +160,8 @@ impl Broker {
     fn wait_for_person(&self, ask: &Arc<Ask>, route: usize, until: Time) {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.spawn(async move {
-            if broker.0.channels.of(&ask, route).wait_for_person(&ask, route, until).await {
+            let person = ask.widgets.get(route).map_or("", Widget::asked);
+            if broker.0.channels.of(&ask, route).wait_for_person(person, until).await {
                 broker.apply_later(ask.id, WidgetEvent::Opened.on(route));
             }
         });

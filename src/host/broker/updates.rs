@@ -1,13 +1,15 @@
 //! Brings cards up to date. A few cards of each channel have their turn at a time; of the others only their names wait, so that
-//! answers that come while a platform is slow take little memory, however many they are.
+//! answers that come while a platform is slow take little memory, however many they are. A card that waits for a person to
+//! write gives its turn back.
 
 use super::{Broker, RETRY};
 use crate::host::port::Updated;
-use askd_core::{Ask, AskId, ChannelName, WidgetEvent};
+use askd_core::{Ask, AskId, ChannelName, Time, WidgetEvent, wording};
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How many cards of a channel have their turn at a time.
@@ -96,14 +98,33 @@ impl Broker {
             }
         };
         match self.0.channels.of(&ask, card.route).update(&ask, card.route).await {
-            Updated::Done => {}
-            Updated::Never(why) => {
-                tracing::error!(ask = %ask.id, group = %ask.group, route = card.route, why, "a card cannot be updated");
-                self.give_up(&ask, card.route, why);
-            }
-            Updated::Later(after) => return self.line_up_later(channel, card, after),
+            Updated::Done => self.updated(&ask, card.route),
+            Updated::Never(why) => self.never_updated(&ask, card.route, why),
+            Updated::Later(after) => self.line_up_later(channel, card, after),
+            Updated::Held { person, until } => self.line_up_once_written(channel, card, person, until),
         }
-        self.apply_later(ask.id, WidgetEvent::Updated(ask.face()).on(card.route));
+    }
+
+    fn updated(&self, ask: &Ask, route: usize) {
+        self.apply_later(ask.id, WidgetEvent::Updated(ask.face()).on(route));
+    }
+
+    fn never_updated(&self, ask: &Arc<Ask>, route: usize, why: String) {
+        tracing::error!(ask = %ask.id, group = %ask.group, route, why, "a card cannot be updated");
+        self.give_up(ask, route, why);
+        self.updated(ask, route);
+    }
+
+    /// The turn goes to others until the person has written, which may take weeks.
+    fn line_up_once_written(&self, channel: ChannelName, card: Card, person: String, until: Time) {
+        let broker = self.clone();
+        self.0.ctx.spawn(async move {
+            if broker.0.channels.named(channel).wait_for_person(&person, until).await {
+                broker.line_up(channel, card);
+            } else if let Ok(Some(ask)) = broker.get(card.ask).await {
+                broker.never_updated(&ask, card.route, wording::NEVER_WROTE.to_owned());
+            }
+        });
     }
 
     /// The turn goes to others meanwhile.

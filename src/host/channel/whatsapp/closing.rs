@@ -23,21 +23,39 @@ use tokio::sync::broadcast::error::RecvError;
 const AGAIN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
 
 impl Whatsapp {
-    /// Says how the ask ended. Outside the window this waits until the person writes.
+    /// Says how the ask ended, once the person can be reached.
     pub(super) async fn close(&self, ask: &Ask, route: usize) -> Updated {
         let Some(widget) = ask.widgets.get(route) else { return Updated::Done };
+        let chat = &widget.route.chat;
+        let reachable = self.0.contacts.window_is_open(chat);
         if matches!(widget.state, WidgetState::Closed { .. }) {
             // Only what is new is said, and only if the person can be reached.
-            if !self.0.contacts.window_is_open(&widget.route.chat) {
+            if !reachable {
                 return Updated::Done;
             }
             return self.send_closing(ask, route, |ask, audience, _| text::update(ask, audience)).await;
         }
+        if !reachable {
+            return Updated::Held { person: chat.clone(), until: self.now() + ask.rules.keep };
+        }
         let closed = self.send_closing(ask, route, text::closing).await;
-        if !matches!(closed, Updated::Later(_)) {
-            self.tell_others(ask, route, &widget.route.chat);
+        if matches!(closed, Updated::Done | Updated::Never(_)) {
+            self.tell_others(ask, route, chat);
         }
         closed
+    }
+
+    /// The same in a task of its own, which waits until the person can be reached.
+    async fn close_once_open(&self, ask: &Ask, route: usize) -> Updated {
+        let Some(place) = ask.route(route) else { return Updated::Done };
+        let opens = self.0.contacts.window_opens(&place.chat, self.now() + ask.rules.keep);
+        match self.0.ctx.unless_cut(opens).await {
+            // The wait may have been long: the next try says what is true by then.
+            Some(true) if self.has_changed(ask).await => Updated::Later(None),
+            Some(true) => self.send_closing(ask, route, text::closing).await,
+            Some(false) => Updated::Never(wording::NEVER_WROTE.to_owned()),
+            None => Updated::Later(None),
+        }
     }
 
     /// Tells the people besides the chat who had begun to answer here.
@@ -55,15 +73,6 @@ impl Whatsapp {
     async fn send_closing(&self, ask: &Ask, route: usize, texts: fn(&Ask, Audience, &Zoned) -> Vec<String>) -> Updated {
         let Some(widget) = ask.widgets.get(route) else { return Updated::Done };
         let to = widget.route.chat.as_str();
-        match self.0.ctx.unless_cut(self.0.contacts.window_opens(to, self.now() + ask.rules.keep)).await {
-            Some(true) => {}
-            Some(false) => return Updated::Never(wording::NEVER_WROTE.to_owned()),
-            None => return Updated::Later(None),
-        }
-        // The wait may have been long: the next try says what is true by then.
-        if self.has_changed(ask).await {
-            return Updated::Later(None);
-        }
         // Of several questions the first: a later one opens with the receipt of the answer before it.
         let first = widget.messages().rfind(|id| widget.question_of(id) == Some(0));
         let mut quotes = first.filter(|_| widget.one_by_one.to.is_none());
@@ -181,11 +190,12 @@ impl Whatsapp {
             while channel.0.ctx.pause(backoff.pause().max(at_least)).await {
                 let Some(broker) = channel.broker() else { return };
                 let closed = match load(&broker, id).await {
-                    Ok(Some(ask)) => channel.send_closing(&ask, route, text::closing).await,
+                    Ok(Some(ask)) => channel.close_once_open(&ask, route).await,
                     Ok(None) => Updated::Never("its outcome is not kept any more".to_owned()),
                     Err(NotStored) => Updated::Later(None),
                 };
                 match closed {
+                    Updated::Held { .. } => continue,
                     Updated::Later(after) => {
                         at_least = after.unwrap_or_default();
                         continue;

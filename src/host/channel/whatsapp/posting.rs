@@ -110,9 +110,8 @@ impl Channel for Whatsapp {
         Found::CannotKnow
     }
 
-    async fn wait_for_person(&self, ask: &Ask, route: usize, until: Time) -> bool {
-        let Some((_, to)) = asked(ask, route) else { return false };
-        self.0.contacts.window_opens(to, until).await
+    async fn wait_for_person(&self, person: &str, until: Time) -> bool {
+        self.0.contacts.window_opens(person, until).await
     }
 
     async fn update(&self, ask: &Ask, route: usize) -> Updated {

@@ -79,6 +79,34 @@ async fn a_host_that_has_not_seen_the_answer_yet_writes_it() {
     assert_eq!(meanwhile(|| agent.take("r1"))["result"]["answers"], json!({"Deploy?": "no"}));
 }
 
+/// Nobody else has heard yet that this host serves the folder: the leader would write into its own. It knows nothing of the first
+/// question, and the second one as it was asked over HTTP, before a call for it came in the folder.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_right_after_the_first_request_in_a_folder_comes_to_that_folder() {
+    let Some(cluster) = Cluster::of(2).await else { return };
+    let over_http = json!({"request_id": "early", "idempotency_key": "deploy", "questions": deploy()["questions"]});
+    let posted = || cluster.agent(0, "woken").call("POST", "/asks", &over_http.to_string());
+    assert_eq!(meanwhile(posted).0, 201);
+    let held = cluster.falls_behind().await;
+    for group in ["research", "woken"] {
+        let agent = cluster.hosts[1].world.group(group);
+        let mut request = deploy();
+        request["idempotency_key"] = "deploy".into();
+        agent.ask(group, &request);
+        meanwhile(|| agent.tasks_gone());
+        let open = cluster.hosts[1].world.open();
+        let ask = open.iter().find(|ask| ask["group"] == group).expect("it is open");
+        let question = ask["questions"][0]["id"].as_str().unwrap();
+        assert_eq!(meanwhile(|| cluster.hosts[0].world.answer(ask, &json!({question: "no"}))).0, 200);
+    }
+    fs::remove_file(&held).unwrap();
+    for group in ["research", "woken"] {
+        let agent = cluster.hosts[1].world.group(group);
+        assert_eq!(meanwhile(|| agent.take(group))["result"]["answers"], json!({"Deploy?": "no"}), "{group}");
+        assert_eq!(lies(&cluster.hosts[0].world, group), Vec::<String>::new());
+    }
+}
+
 /// The daemon that took the answer did not know that a host serves the folder, and left all of it to the leader.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_leader_cannot_leave_to_the_host_at_once_it_leaves_to_it_later() {

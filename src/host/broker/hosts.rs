@@ -105,6 +105,7 @@ impl Broker {
         if !self.is_shared() {
             return left;
         }
+        left.unpinned = self.pin(&step.ask.group).is_none();
         for effect in &step.effects {
             match effect {
                 // They decide what else is done.

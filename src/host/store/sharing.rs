@@ -143,6 +143,8 @@ pub struct LeftTo {
     pub leader: Vec<Effect>,
     /// What the host does that serves the folder of the ask's group.
     pub host: Vec<Effect>,
+    /// As far as this daemon knows, no host does. Another one may know better: then nothing is saved.
+    pub unpinned: bool,
 }
 
 /// Which host serves the folder of a group. It does so until an operator moves the group.

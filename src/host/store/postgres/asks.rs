@@ -3,7 +3,7 @@
 use super::batches::{NewRow, Over};
 use super::database::{Durable, Failed, query, scalar};
 use super::saving::Attempt;
-use super::{InPostgres, failed, opening, pins};
+use super::{InPostgres, NO_ID, failed, opening, pins};
 use crate::host::audit::Noted;
 use crate::host::store::{Along, BadRecord, LeftTo, StoreError, Stored, record};
 use crate::sabotage::on;
@@ -54,6 +54,9 @@ pub(super) struct Carried {
     lines: Vec<String>,
     /// Only its outcome is kept from then on.
     retired: bool,
+    /// No host may serve the folder.
+    #[serde(skip)]
+    unpinned: bool,
 }
 
 impl Carried {
@@ -62,12 +65,13 @@ impl Carried {
         let (effects, folders) = owed(left, group).map_err(unfit)?;
         let noted: &[Noted] = if on("unnoted") { &[] } else { noted };
         let (times, lines) = noted.iter().map(|it| (it.at.as_millis(), it.json.clone())).unzip();
-        Ok(Self { effects, folders, times, lines, retired })
+        let unpinned = left.is_some_and(|left| left.unpinned);
+        Ok(Self { effects, folders, times, lines, retired, unpinned })
     }
 
     /// Stores it for the ask whose row has this id.
     pub(super) async fn store(self, connection: &mut PgConnection, id: String) -> Result<(), sqlx::Error> {
-        let Self { effects, folders, times, lines, retired: _ } = self;
+        let Self { effects, folders, times, lines, retired: _, unpinned: _ } = self;
         let store = query("select askd.save_along($1::uuid, $2, $3, $4, $5)").bind(id);
         store.bind(effects).bind(folders).bind(times).bind(lines).execute(connection).await.map(drop)
     }
@@ -188,7 +192,7 @@ pub(super) fn ask_id(text: &str) -> Option<AskId> {
 
 /// The rows that ask for it: the effects of each, and whose folder they concern.
 fn owed(left: Option<&LeftTo>, group: &Group) -> serde_json::Result<(Vec<String>, Vec<Option<String>>)> {
-    let Some(LeftTo { leader, host }) = left else { return Ok(Default::default()) };
+    let Some(LeftTo { leader, host, unpinned: _ }) = left else { return Ok(Default::default()) };
     let rows = [(leader, None), (host, Some(group.to_string()))].into_iter().filter(|(left, _)| !left.is_empty());
     rows.map(|(left, folder)| Ok((serde_json::to_string(left)?, folder))).collect()
 }
@@ -225,7 +229,7 @@ impl InPostgres {
                 of_group: ask.group.to_string(),
                 made_by: operation.to_string(),
                 what: RawValue::from_string(record).map_err(|error| unfit(&error))?,
-                held,
+                held: if along.unpinned { Some(NO_ID.to_owned()) } else { held },
                 code: ask.short_id.to_string(),
                 over,
                 in_era: era.clone(),
@@ -237,7 +241,7 @@ impl InPostgres {
         };
         match saved {
             Err(Failed::Conflict) => Ok(None),
-            Err(Failed::Moved) => self.look_for_pin(&ask.group).map(|()| None),
+            Err(Failed::Moved) => self.look_for_pin(&ask.group, !along.unpinned).map(|()| None),
             saved => Ok(saved?.map(|revision| (revision, bytes))),
         }
     }

@@ -37,7 +37,7 @@ pub(super) struct NewRow {
     pub(super) made_by: String,
     /// The record.
     pub(super) what: Box<RawValue>,
-    /// The run that has to be the one of the folder's host.
+    /// The run that has to be the one of the folder's host; [`NO_ID`](super::NO_ID): no host may serve it.
     pub(super) held: Option<String>,
     pub(super) code: String,
     #[serde(flatten)]

@@ -1,5 +1,6 @@
 //! Which host serves the folder of each group. The first host in whose folder a request comes does, until an operator moves the group.
-//! Each save of that host checks it: once a group has moved, what its former host still does in the folder changes no record.
+//! Each save of that host checks it: once a group has moved, what its former host still does in the folder changes no record. So does each
+//! save of a daemon that knows of no such host: it would do what is that host's.
 
 use super::database::{Durable, Failed, Work, query, scalar};
 use super::look::from_outside;
@@ -108,8 +109,9 @@ impl InPostgres {
         self.pins.lock().get(group).is_some_and(|pin| pin.host == self.shared.node)
     }
 
-    /// Another host may serve the group's folder by now. [`Failed::Overtaken`]: this host does, and another run has its name.
-    pub(super) fn look_for_pin(&self, group: &Group) -> Result<(), Failed> {
+    /// Another host may serve the group's folder by now. [`Failed::Overtaken`]: this host does, as it `knew`, and another run has its
+    /// name.
+    pub(super) fn look_for_pin(&self, group: &Group, knew: bool) -> Result<(), Failed> {
         let name = group.to_string();
         let rows = self.shared.read(Arc::new(move |connection| {
             let name = name.clone();
@@ -119,7 +121,7 @@ impl InPostgres {
         }))?;
         let served_here = rows.iter().any(|(_, host, _)| *host == self.shared.node);
         self.know_pins(rows);
-        if served_here {
+        if knew && served_here {
             self.shared.lose();
             return Err(Failed::Overtaken);
         }

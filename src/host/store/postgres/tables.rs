@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// The tables, what each later version adds, and the newest version.
 const SCHEMA: &str = include_str!("schema.sql");
-const LATER: [(i32, &str); 9] = [
+const LATER: [(i32, &str); 10] = [
     (2, include_str!("schema-2.sql")),
     (3, include_str!("schema-3.sql")),
     (4, include_str!("schema-4.sql")),
@@ -20,8 +20,9 @@ const LATER: [(i32, &str); 9] = [
     (8, include_str!("schema-8.sql")),
     (9, include_str!("schema-9.sql")),
     (10, include_str!("schema-10.sql")),
+    (11, include_str!("schema-11.sql")),
 ];
-pub(super) const TABLES: i32 = 10;
+pub(super) const TABLES: i32 = 11;
 /// The newest format of records that this askd reads. It writes no other.
 #[expect(clippy::cast_possible_wrap, reason = "it is small")]
 pub(super) const READS: i32 = record::VERSION as i32;

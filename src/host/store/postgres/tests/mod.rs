@@ -3,6 +3,7 @@
 mod batches;
 mod copies;
 mod edges;
+mod hosts;
 mod restored;
 mod settling;
 
@@ -358,31 +359,4 @@ fn all_of_it_moves_from_files_and_back() {
     assert_eq!(crate::host::store::copy(&to, &from, "here").unwrap().open, 598);
     assert!(from.check().is_ok() && to.check().is_err());
     assert_eq!(from.store.load(&many[1].group, many[1].id).unwrap().as_deref(), Some(&*many[1]));
-}
-
-/// What a host still finds in a folder that another one serves by now changes no record, whether it knows of that or not.
-#[test]
-fn after_a_group_has_moved_its_former_host_saves_nothing_unawares() {
-    let Some(server) = Server::found() else { return };
-    let one = server.opened("one");
-    let shared = one.store.shared().unwrap();
-    let asked = Arc::new(conformance::ask_in_slack(1, "g"));
-    assert_eq!(shared.pin(&asked.group, "one").unwrap(), Pin { host: "one".to_owned(), strange: None });
-    shared.save(&asked, &Basis::New(0), Along::default(), Save::Now).unwrap();
-    let moved = server.runtime.block_on(move_group(&server.url, &asked.group, "two")).unwrap();
-    assert!(matches!(moved, Moved::Unknown(hosts) if hosts == ["one"]));
-    server.sql("insert into askd.hosts (node, heard) values ('two', now())");
-    let moved = server.runtime.block_on(move_group(&server.url, &asked.group, "two")).unwrap();
-    assert!(matches!(moved, Moved::From(Some(from)) if from == "one"));
-    let answered = Arc::new(settled(Ask::clone(&asked)));
-    let save = || {
-        let before = one.store.cached(asked.id).unwrap();
-        shared.save(&answered, &Basis::Ask(before), Along::default(), Save::Now)
-    };
-    assert_eq!(shared.pinned(&asked.group).unwrap().host, "one");
-    assert!(matches!(save(), Err(StoreError::Stale)), "it took the folder for its own");
-    let pin = shared.pinned(&asked.group).unwrap();
-    assert_eq!((pin.host.as_str(), pin.strange.is_some(), shared.strange().len()), ("two", true, 0));
-    one.store.find(asked.id).unwrap();
-    save().unwrap();
 }

@@ -4,11 +4,12 @@
 use crate::harness::{Agent, SOON, World, askd, choice, names, within};
 use crate::in_slack::{ALICE, BOB, CHANNEL};
 use crate::on_postgres::Database;
+use crate::sessions::Alive;
 use crate::several_daemons::{Cluster, DEATH, is_noticed, meanwhile};
 use serde_json::{Value, json};
 use std::fs;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longer than a daemon waits before it looks again at folders and at what others have stored.
 const LOOKED: Duration = Duration::from_secs(7);
@@ -355,6 +356,31 @@ async fn a_call_of_a_dead_process_is_replaced_by_one_that_joins_at_another_daemo
     let replaced = "select line from askd.audit where line::text like '%call_replaced%'";
     let line = meanwhile(|| within(SOON, "the dead one to be replaced", || cluster.database.query(replaced).pop()));
     assert!(line.contains("\"dead\""), "{line}");
+}
+
+/// Its process lives and may take it at any time, and the other daemon sees no signs of life in the folder.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_response_in_the_folder_of_a_living_process_stays_there_whoever_asks_the_same_at_another_daemon() {
+    let Some(cluster) = Cluster::of(2).await else { return };
+    let mut request = deploy();
+    (request["idempotency_key"], request["process"]) = ("deploy".into(), "lives".into());
+    let folder = cluster.hosts[1].world.group("research");
+    let alive = Alive::new(&folder, "lives");
+    folder.ask("r1", &request);
+    meanwhile(|| cluster.hosts[0].answer("r1", "no"));
+    meanwhile(|| folder.wait("r1"));
+    let over_http = cluster.agent(0, "research");
+    (request["request_id"], request["process"]) = ("successor".into(), "other".into());
+    let asks = || over_http.call("POST", "/asks", &request.to_string()).0;
+    let end = Instant::now() + DEAD + LOOKED;
+    while Instant::now() < end {
+        assert_eq!((meanwhile(asks), lies(&cluster.hosts[1].world, "research")), (503, vec!["r1.json".to_owned()]));
+        thread::sleep(Duration::from_millis(250));
+    }
+    // It is gone: its host finds that out.
+    drop(alive);
+    meanwhile(|| within(Duration::from_secs(60), "the outcome for another call", || (asks() == 201).then_some(())));
+    assert_eq!(meanwhile(|| over_http.outcome("successor"))["result"]["answers"], json!({"Deploy?": "no"}));
 }
 
 /// What the computer may have lost is written again, although the host does not know whether it has stored that, and another daemon

@@ -147,10 +147,13 @@ impl Broker {
             .map_or(probe, |process| self.0.sessions.heartbeats.of(group, process, now) == Liveness::Dead)
     }
 
-    /// Whether the process of a waiter is gone; `None`: askd cannot tell.
+    /// Whether the process of a waiter is gone; `None`: askd cannot tell. Only the host of a folder sees the signs of life there.
     pub(super) async fn is_dead(&self, id: AskId, request_id: &RequestId) -> Option<bool> {
         let ask = self.get(id).await.ok()??;
         if ask.waiter(request_id)?.carrier.is_file() {
+            if !self.does_folder_work(&ask.group) {
+                return None;
+            }
             let settings = self.settings();
             let group = settings.group(&ask.group)?;
             // A hanging probe must not delay a stop: then it cannot tell whether the agent lives.

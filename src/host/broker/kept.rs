@@ -29,6 +29,10 @@ impl Broker {
     /// Whether waiting longer would not show if the waiter still wants the response that lies there since then.
     fn cannot_be_judged(&self, ask: &Ask, waiter: &Waiter, since: Time) -> bool {
         let now = self.clock().now();
+        // The host that serves the folder finds that out.
+        if !self.does_folder_work(&ask.group) && (ask.rules.session.probe || waiter.process.is_some()) {
+            return false;
+        }
         let silent = |process: &str| self.heartbeats().of(&ask.group, process, now) == Liveness::Dead;
         // A probe may fail for long, and a client that gives no signs of life looks now and then: askd waits for either no longer
         // than for a sign of life.

@@ -39,8 +39,7 @@ impl Broker {
     async fn look_at_earlier(&self, id: AskId, begun: Time) -> bool {
         let Ok(Some(ask)) = self.get(id).await else { return false };
         let Some(earlier) = judged(&ask, begun, self.clock().now()) else { return false };
-        let here = self.does_folder_work(&ask.group);
-        for waiter in earlier.into_iter().filter(|waiter| here || !waiter.carrier.is_file()) {
+        for waiter in earlier {
             let request_id = waiter.request_id.clone();
             match (self.is_dead(id, &request_id).await, waiter.replaced) {
                 (Some(true), false) => self.apply_later(id, WaiterEvent::Died.of(request_id)),

@@ -221,6 +221,35 @@ fn the_doctor_looks_at_the_database() {
     host.world.start();
     let told = examined(&host.world);
     assert!(told.contains("PostgreSQL 1") && told.contains("; host-a leads"), "{told}");
+    assert!(!told.contains("standby"), "{told}");
+    let (wal, log) = (host.world.dir.path().join("wal"), host.world.dir.path().join("standby.log"));
+    fs::create_dir(&wal).unwrap();
+    let mut standby = Command::new("pg_receivewal");
+    standby
+        .arg("--no-loop")
+        .arg("--dbname")
+        .arg(&database.server)
+        .arg("--directory")
+        .arg(wal)
+        .stderr(fs::File::create(log).unwrap());
+    let mut standby = standby.spawn().unwrap();
+    let streams = || database.query("select 'yes' from pg_stat_replication where state = 'streaming'").pop();
+    within(SOON, "a standby", streams);
+    let told = examined(&host.world);
+    assert!(told.contains("a failover to one of 1 asynchronous standbys can lose acknowledged answers"), "{told}");
+    // Its own user sees that there is one, and no more.
+    let (settings, user) = (host.world.dir.path().join("askd.toml"), format!("{}_owner", database.name));
+    database.query(&format!("create role {user} login; grant usage on schema askd to {user}; grant select on all tables in schema askd to {user}"));
+    let known = fs::read_to_string(&settings).unwrap();
+    fs::write(&settings, known.replace("postgres://askd@", &format!("postgres://{user}@"))).unwrap();
+    let told = examined(&host.world);
+    standby.kill().unwrap();
+    standby.wait().unwrap();
+    assert!(told.contains("; host-a leads"), "{told}");
+    let hidden = format!(
+        "not checked: the user {user} may not see whether the server's standbys are synchronous; GRANT pg_read_all_stats TO {user} lets it"
+    );
+    assert!(told.contains(&hidden), "{told}");
     database.away(true);
     let told = examined(&host.world);
     assert!(told.contains("not currently accepting connections") && told.contains("pg_hba.conf"), "{told}");

@@ -10,6 +10,7 @@ use secrecy::ExposeSecret as _;
 pub(super) async fn check(found: &mut Findings, settings: &Settings, clock: &Clock) {
     let Some(url) = &settings.postgres.url else { return };
     let seen = look(url.expose_secret()).await;
+    let kept_from = seen.as_ref().ok().and_then(|seen| seen.kept_from.clone());
     let clocks = seen.as_ref().ok().map(|seen| [seen.now, clock.now()]);
     match seen {
         Err(why) => {
@@ -47,6 +48,12 @@ pub(super) async fn check(found: &mut Findings, settings: &Settings, clock: &Clo
             };
             found.ok("database", format!("PostgreSQL {}; {leads}", seen.version));
         }
+    }
+    if let Some(user) = kept_from {
+        let cause = format!(
+            "the user {user} may not see whether the server's standbys are synchronous; GRANT pg_read_all_stats TO {user} lets it"
+        );
+        found.not_checked("database standbys", cause);
     }
     if let Some(clocks) = clocks {
         found.same_clock("database clock", "the database's", clocks, DATABASE_CLOCK);

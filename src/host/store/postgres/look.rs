@@ -17,6 +17,8 @@ pub struct Seen {
     pub fsync: bool,
     /// How many standbys may lack what it has acknowledged.
     pub asynchronous: i64,
+    /// The user, if there are standbys of which it may not see that.
+    pub kept_from: Option<String>,
     /// Which daemon leads, if one does.
     pub leads: Option<String>,
     /// The daemons that are there, by name.
@@ -61,7 +63,9 @@ async fn see(connections: &Connections) -> Result<Seen, Failed> {
                     let server = "select current_setting('server_version'), current_setting('fsync') = 'on',
                                       (select count(*) from pg_stat_replication where sync_state = 'async'),
                                       to_regclass('askd.nodes') is not null, to_regclass('askd.hosts') is not null,
-                                      (extract(epoch from clock_timestamp()) * 1000)::bigint";
+                                      (extract(epoch from clock_timestamp()) * 1000)::bigint,
+                                      (select quote_ident(current_user) from pg_stat_replication
+                                       where sync_state is null limit 1)";
                     let row = query(server).fetch_one(&mut *connection).await?;
                     let (leads, nodes) = if row.try_get::<bool, _>(3)? {
                         let leads = "select node from askd.groups where until > now()";
@@ -76,8 +80,8 @@ async fn see(connections: &Connections) -> Result<Seen, Failed> {
                         if row.try_get::<bool, _>(4)? { silent_for(connection, REPORTED).await? } else { Vec::new() };
                     let silent = silent.into_iter().map(|(host, _)| host).collect();
                     let (version, fsync, asynchronous) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-                    let now = Time::from_millis(row.try_get(5)?);
-                    Ok(Seen { version, fsync, asynchronous, leads, nodes, silent, now })
+                    let (now, kept_from) = (Time::from_millis(row.try_get(5)?), row.try_get(6)?);
+                    Ok(Seen { version, fsync, asynchronous, kept_from, leads, nodes, silent, now })
                 })
             }),
         )

@@ -81,10 +81,18 @@ fn a_call_with_the_key_of_an_open_ask_joins_it() {
     agent.ask("r2", &json!({"idempotency_key": "k", "questions": question, "opCode": "two"}));
     agent.status_of("r2");
     assert_eq!(world.open().len(), 1, "one card for one question");
-    agent.ask("r3", &json!({"idempotency_key": "k", "questions": [{"question": "Other?"}]}));
-    let refused = agent.wait("r3");
-    assert_eq!(refused["result"]["status"], "rejected");
-    assert!(refused["error"].as_str().unwrap().contains("idempotency_key"), "{refused}");
+    // A yes to one thing is none to another, although both are asked in the same words.
+    let about_another = json!({"idempotency_key": "k", "title": "Production", "questions": question});
+    for (id, other) in [
+        ("r3", json!({"idempotency_key": "k", "questions": [{"question": "Other?"}]})),
+        ("r4", about_another.clone()),
+        ("r5", json!({"idempotency_key": "k", "context": "Delete the database.", "questions": question})),
+    ] {
+        agent.ask(id, &other);
+        let refused = agent.wait(id);
+        assert_eq!(refused["result"]["status"], "rejected");
+        assert!(refused["error"].as_str().unwrap().contains("idempotency_key"), "{refused}");
+    }
     world.answer(&ask, &json!({"Go?": "yes"}));
     for (id, code) in [("r1", "one"), ("r2", "two")] {
         let response = agent.wait(id);
@@ -93,6 +101,9 @@ fn a_call_with_the_key_of_an_open_ask_joins_it() {
             (Some("yes"), Some(code))
         );
     }
+    // The answers are not taken yet, and none is given to another question.
+    agent.ask("r6", &about_another);
+    assert_eq!(world.open_of("r6")["title"], "Production");
 }
 
 #[test]

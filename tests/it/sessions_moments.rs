@@ -60,8 +60,10 @@ fn a_probe_that_hangs_is_not_run_by_ever_more() {
     let program = hanging(dir.path(), "probe");
     let world = with_session(&format!("probe = {{ command = [\"{}\"] }}", program.path.display()), "").started();
     let agent = world.group("g");
-    answered(&world, &agent);
-    program.run();
+    let ask = answered(&world, &agent);
+    let run = program.run();
+    let id = ask["id"].as_str().unwrap();
+    assert!(run.contains("ASKD_GROUP=g\n") && run.contains(&format!("ASKD_ASK_ID={id}\n")), "{run}");
     for _ in 0..14 {
         world.later(Duration::from_secs(1));
         std::thread::sleep(Duration::from_millis(20));

@@ -108,6 +108,13 @@ pub struct Content {
     pub questions: Questions,
 }
 
+impl Content {
+    /// Whether a person is shown the same, whatever ids the questions were given.
+    pub fn same_as(&self, other: &Self) -> bool {
+        self.title == other.title && self.context == other.context && self.questions.same_as(&other.questions)
+    }
+}
+
 /// How long it waits and how often it is posted. Fixed when the ask is accepted, so
 /// that a restart with other settings does not change a question that people already see.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -217,7 +217,7 @@ impl Questions {
     }
 
     /// Whether the same is asked in the same way, whatever ids the questions were given.
-    pub fn same_as(&self, other: &Self) -> bool {
+    pub(crate) fn same_as(&self, other: &Self) -> bool {
         let without_id = |question: &Question| Question { id: String::new(), ..question.clone() };
         self.0.iter().map(without_id).eq(other.0.iter().map(without_id))
     }

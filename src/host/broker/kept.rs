@@ -97,7 +97,7 @@ impl Broker {
             // The ask may be open already: asking it again would show it twice.
             Err(error) => return Some(Self::unreadable(id, &error)),
         };
-        if ask.key != request.key || !ask.content.questions.same_as(&request.content.questions) {
+        if ask.key != request.key || !ask.content.same_as(&request.content) {
             return None;
         }
         let now = self.clock().now();

@@ -212,10 +212,10 @@ impl Broker {
         if ask.outcome().is_some() || ask.key != request.key {
             return None;
         }
-        if !ask.content.questions.same_as(&request.content.questions) {
+        if !ask.content.same_as(&request.content) {
             return Some(Submitted::Rejected(Rejection::Wrong {
                 field: "idempotency_key".to_owned(),
-                why: "another question is open under this key; use another key, or ask the same".to_owned(),
+                why: "another question, or the same under another title or context, is open under this key; use another key, or ask exactly the same".to_owned(),
             }));
         }
         let settings = self.settings();

@@ -2,6 +2,7 @@
 //! to know as JSON on its standard input. Who calls it: [`super::Sessions`].
 
 use crate::host::ctx::Ctx;
+use askd_core::Ask;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -32,10 +33,11 @@ pub(super) enum Overlong {
     Ends,
 }
 
-/// Runs a command for at most `patience`, with `input` on its standard input.
+/// Runs a command about an ask for at most `patience`, with `input` on its standard input.
 pub(super) async fn run(
     ctx: &Ctx,
     argv: &[String],
+    ask: &Ask,
     variables: &[(&str, &str)],
     input: &[u8],
     (patience, overlong): (Duration, Overlong),
@@ -47,6 +49,8 @@ pub(super) async fn run(
         .args(arguments)
         .env_clear()
         .envs(environment)
+        .env("ASKD_ASK_ID", ask.id.to_string())
+        .env("ASKD_GROUP", ask.group.folder())
         .envs(variables.iter().copied())
         .current_dir("/")
         .stdin(Stdio::piped())

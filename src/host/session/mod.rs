@@ -67,7 +67,7 @@ impl Sessions {
             Some(Liveness::Dead) => Some(true),
             None => None,
         };
-        match (signs, self.probe(waiter, settings).await) {
+        match (signs, self.probe(ask, waiter, settings).await) {
             (_, Probed::Alive) => Some(false),
             (_, Probed::Dead) => Some(true),
             (_, Probed::Unknown) => None,
@@ -75,7 +75,7 @@ impl Sessions {
         }
     }
 
-    async fn probe(&self, waiter: &Waiter, settings: &GroupSettings) -> Probed {
+    async fn probe(&self, ask: &Ask, waiter: &Waiter, settings: &GroupSettings) -> Probed {
         match &settings.session.probe {
             None | Some(Means::Webhook(_)) => Probed::NoProbe,
             Some(Means::Docker(container)) => match (self.engine.look(container).await, &waiter.run) {
@@ -88,7 +88,7 @@ impl Sessions {
                     Probed::Unknown
                 }
             },
-            Some(Means::Command(argv)) => match run(&self.ctx, argv, &[], b"", (PATIENCE, Overlong::Ends)).await {
+            Some(Means::Command(argv)) => match run(&self.ctx, argv, ask, &[], b"", (PATIENCE, Overlong::Ends)).await {
                 Ran::Ended(status) if status.success() => Probed::Alive,
                 Ran::Ended(_) => Probed::Dead,
                 Ran::Runs => {
@@ -113,9 +113,7 @@ impl Sessions {
                 Err(why) => Tried::Failed(why),
             },
             Some(Means::Command(argv)) => {
-                let id = ask.id.to_string();
-                let variables = [("ASKD_ASK_ID", id.as_str()), ("ASKD_GROUP", ask.group.folder())];
-                match run(&self.ctx, argv, &variables, briefing, (STARTED_AFTER, Overlong::GoesOn)).await {
+                match run(&self.ctx, argv, ask, &[], briefing, (STARTED_AFTER, Overlong::GoesOn)).await {
                     Ran::Runs => Tried::Started { accepted: true },
                     Ran::Ended(status) if status.success() => Tried::Started { accepted: true },
                     Ran::Ended(status) => Tried::Failed(format!("the start command ended with {status}")),
@@ -168,11 +166,10 @@ impl Sessions {
             }
             Means::Webhook(webhook) => webhook::stop(&self.ctx, webhook, ask, STOPPED_FOR).await,
             Means::Command(argv) => {
-                let id = ask.id.to_string();
-                let variables =
-                    [("ASKD_ASK_ID", id.as_str()), ("ASKD_GROUP", ask.group.folder()), ("ASKD_REASON", STOPPED_FOR)];
-                let input = serde_json::json!({"ask_id": id, "group": ask.group.folder(), "reason": STOPPED_FOR});
-                match run(&self.ctx, argv, &variables, input.to_string().as_bytes(), (PATIENCE, Overlong::Ends)).await {
+                let variables = [("ASKD_REASON", STOPPED_FOR)];
+                let input = serde_json::json!({"ask_id": ask.id, "group": ask.group.folder(), "reason": STOPPED_FOR});
+                let input = input.to_string();
+                match run(&self.ctx, argv, ask, &variables, input.as_bytes(), (PATIENCE, Overlong::Ends)).await {
                     Ran::Ended(status) if status.success() => Ok(()),
                     Ran::Ended(status) => Err(format!("the stop command ended with {status}")),
                     Ran::Runs => Err(format!("the stop command did not end within {} s", PATIENCE.as_secs())),

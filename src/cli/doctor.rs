@@ -24,7 +24,7 @@ pub(super) struct Doctor {
     /// The daemon's settings file; repeatable.
     #[arg(long, value_name = "FILE")]
     config: Vec<PathBuf>,
-    /// Ask a test question in each configured group, and withdraw it once it is shown.
+    /// Ask a test question in each group that has a section in the settings, and withdraw it once it is shown.
     #[arg(long)]
     send: bool,
     /// Print JSON.

@@ -50,7 +50,7 @@ fn shown(look: &Look, status: &Value, now: Time) -> String {
     }
     let channel = |channel: &Value| {
         let away = if channel["connected"] == true { "" } else { " (not connected)" };
-        format!("{}{away}", text(channel, "title"))
+        format!("{}{away}", text(channel, "title").replace("The inbox", "the inbox"))
     };
     lines.push(format!("Channels: {}", list(status, "channels").iter().map(channel).collect::<Vec<_>>().join(", ")));
     let rows = list(status, "groups").iter().map(|group| {

@@ -322,7 +322,11 @@ fn reset_takes_any_ask_by_the_beginning_of_its_id_or_its_code() {
     assert_eq!(world.run(&["reset", &settled[..12]]).status.code(), Some(0));
     within(SOON, "the block to end", || world.blocks().is_empty().then_some(()));
     let unknown = world.run(&["reset", "ffffffffffff"]);
-    assert!(unknown.status.code() == Some(1) && err(&unknown).contains("No ask begins with"), "{}", err(&unknown));
+    assert!(
+        unknown.status.code() == Some(1) && err(&unknown).contains("No question has a code or an id that begins with"),
+        "{}",
+        err(&unknown)
+    );
     within(SOON, "nothing but the open one to be pending", || {
         (world.state_files("pending_questions/g").len() == 1).then_some(())
     });

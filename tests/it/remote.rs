@@ -783,6 +783,16 @@ fn askd_ask_ends_over_http_as_it_does_with_files() {
     assert_eq!(said.status.code(), Some(2), "{said:?}");
 }
 
+/// The inbox's port is the one that people see first.
+#[test]
+fn an_agent_that_asks_at_the_inbox_is_told_where_agents_ask() {
+    let remote = Remote::new();
+    let at = remote.world.address();
+    let said = asks(&Agent { at, ..remote.agent("research") }, &[]).wait_with_output().unwrap();
+    let told = String::from_utf8(said.stderr).unwrap();
+    assert!(said.status.code() == Some(6) && told.contains("Agents ask at the one of [agents] listen"), "{told}");
+}
+
 #[test]
 fn a_token_that_its_file_replaces_serves_the_next_call_and_the_wait_in_hand() {
     let remote = Remote::new();

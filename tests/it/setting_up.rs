@@ -368,7 +368,7 @@ async fn init_goes_from_nothing_to_an_answered_question_and_destroys_nothing_whe
     let running = init(&research);
     let click = async |ts: &str| slack.click(CHANNEL, ts, "pick:0:0", ALICE).await;
     let person = async {
-        for text in ["Press me if you may answer.", "Can you read this?"] {
+        for text in ["Press the button if you will answer questions here.", "Can you read this?"] {
             let shown = |message: &Message| message.visible_text().contains(text) && message.has_action("pick:0:0");
             let Some(card) = slack.wait_for_message(shown, SOON).await else { return Some(text) };
             // The socket may connect after the card was posted. Slack then shows a warning sign, and a person clicks again.
@@ -431,6 +431,11 @@ async fn init_goes_from_nothing_to_an_answered_question_and_destroys_nothing_whe
     let added = more[&set_up.join("askd.toml")].1.strip_prefix(&**settings).expect("nothing is changed");
     assert!(added.contains("[groups.second]") && more.len() == written.len(), "{added}");
 
+    let missing = init(&["--group", "second", "--in", "slack", "--slack-channel", &link]).await.unwrap();
+    let told =
+        "already, without a route to slack: add the route there yourself (docs/slack.md), or give another --group\n";
+    assert!(missing.status.code() == Some(2) && err(&missing).ends_with(told), "{}", err(&missing));
+
     // Beside the daemon: clicks are its own, and nothing else connects.
     let mut serve = tokio::process::Command::from(askd());
     serve.args(["serve", "--config"]).arg(set_up.join("askd.toml")).env("ASKD__SLACK__API_URL", slack.api_url());
@@ -474,6 +479,29 @@ async fn init_goes_from_nothing_to_an_answered_question_and_destroys_nothing_whe
     assert!(told.contains(&next), "{told}");
     daemon.start_kill().unwrap();
     daemon.wait().await.unwrap();
+}
+
+/// A terminal that shows nothing of what is typed after that would be of no use to anybody.
+#[test]
+fn ctrl_c_ends_a_question_of_init_and_leaves_the_terminal_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let init = format!("{} init --config askd.toml --data-dir data --group g --in slack", crate::harness::ASKD);
+    let mut command = Command::new("script");
+    let line = format!("trap : INT; {init}; echo status $?; stty -a");
+    command.args(["-qec", &line, "/dev/null"]).current_dir(dir.path()).env("HOME", dir.path());
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut told, mut shown) = (Vec::new(), child.stdout.take().unwrap());
+    while !String::from_utf8_lossy(&told).contains("not shown): ") {
+        let mut byte = [0];
+        std::io::Read::read_exact(&mut shown, &mut byte).unwrap();
+        told.extend(byte);
+    }
+    std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"\x03").unwrap();
+    std::io::Read::read_to_end(&mut shown, &mut told).unwrap();
+    let told = String::from_utf8(told).unwrap();
+    child.wait().unwrap();
+    assert!(told.contains("askd: interrupted; what was set up so far is kept") && told.contains("status 1"), "{told}");
+    assert!(told.contains(" echo ") && !told.contains("-echo "), "{told}");
 }
 
 #[test]

@@ -2,13 +2,19 @@
 
 use crate::cli::{Exit, FAILED, USAGE, complain};
 use anyhow::Context as _;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use std::io::{IsTerminal as _, Write as _};
+use tokio_util::sync::CancellationToken;
+
+/// How often a question looks whether the person has pressed Ctrl-C.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Who answers.
 #[derive(Debug)]
 pub(super) struct Form {
     terminal: bool,
+    stop: CancellationToken,
 }
 
 /// One question.
@@ -24,8 +30,9 @@ pub(super) struct Field<'a> {
 }
 
 impl Form {
-    pub(super) fn new() -> Self {
-        Self { terminal: std::io::stdin().is_terminal() }
+    /// Its questions end when it is told to `stop`.
+    pub(super) fn new(stop: CancellationToken) -> Self {
+        Self { terminal: std::io::stdin().is_terminal(), stop }
     }
 
     /// Whether a person is there.
@@ -45,7 +52,7 @@ impl Form {
             Some(given) => read(given).map_err(|why| Exit::new(USAGE, format!("{flag}: {why}"))),
             None if !self.terminal => Err(Exit::new(USAGE, format!("{flag} is missing: {question}"))),
             None => loop {
-                match read(&typed(field)?) {
+                match read(&typed(field, &self.stop)?) {
                     Ok(value) => return Ok(value),
                     Err(why) => complain(&why),
                 }
@@ -68,26 +75,44 @@ impl Form {
 }
 
 /// A line that a person types.
-fn typed(field: Field<'_>) -> Result<String, Exit> {
+fn typed(field: Field<'_>, stop: &CancellationToken) -> Result<String, Exit> {
     let usual = field.usual.map(|usual| format!(" [{usual}]")).unwrap_or_default();
     let mut out = std::io::stdout();
     write!(out, "{}{usual}: ", field.question).and_then(|()| out.flush()).context("cannot ask")?;
-    let mut line = String::new();
-    let read = if field.secret { unseen(&mut line) } else { std::io::stdin().read_line(&mut line) };
-    if read.context("cannot read what was typed")? == 0 {
+    let read = if field.secret { unseen(stop) } else { line(stop) };
+    let Some(line) = read.context("cannot read what was typed")? else {
+        return Err(Exit::new(FAILED, "interrupted; what was set up so far is kept"));
+    };
+    if line.is_empty() {
         return Err(Exit::new(FAILED, "no more input; what was set up so far is kept"));
     }
     Ok(Some(line.trim()).filter(|line| !line.is_empty()).or(field.usual).unwrap_or_default().to_owned())
 }
 
-/// Reads a line that the terminal does not show.
-fn unseen(line: &mut String) -> std::io::Result<usize> {
+/// A line, with its end; nothing but an empty text at the end of input, and `None` if it is told to stop. A terminal gives one line
+/// at a time, so none waits in a buffer, where this would not see it.
+fn line(stop: &CancellationToken) -> std::io::Result<Option<String>> {
+    let stdin = std::io::stdin();
+    loop {
+        match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&LOOK)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) if stop.is_cancelled() => return Ok(None),
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let mut line = String::new();
+    stdin.read_line(&mut line).map(|_bytes| Some(line))
+}
+
+/// A line that the terminal does not show.
+fn unseen(stop: &CancellationToken) -> std::io::Result<Option<String>> {
     let stdin = std::io::stdin();
     let shown = tcgetattr(&stdin)?;
     let mut hidden = shown.clone();
     hidden.local_modes.remove(LocalModes::ECHO);
     tcsetattr(&stdin, OptionalActions::Now, &hidden)?;
-    let read = stdin.read_line(line);
+    let read = line(stop);
     tcsetattr(&stdin, OptionalActions::Now, &shown)?;
     writeln!(std::io::stdout())?;
     read

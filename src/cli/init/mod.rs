@@ -63,11 +63,11 @@ pub(super) struct Init {
 impl Init {
     pub(super) fn run(self) -> Result<(), Exit> {
         super::log("error", false)?;
-        let form = Form::new();
         let mut plan = Plan::open(self.config.clone().unwrap_or_else(usual_file))?;
         let before = if plan.is_new() { BTreeSet::new() } else { channels(&plan.settings()?) };
         let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
         let stop = runtime.block_on(async { stop_on_signals() })?;
+        let form = Form::new(stop.clone());
         let asked = Asked { runtime: &runtime, stop: &stop };
         let name = Field {
             flag: "--group",
@@ -92,6 +92,7 @@ impl Init {
             }
         }
         if plan.names(&group)? {
+            self.has_place(&plan, &group)?;
             say(&format!("{group} is in {} already; its settings stay as they are.", plan.file().display()))?;
         } else {
             self.add_group(&form, &mut plan, &group, &asked)?;
@@ -104,6 +105,19 @@ impl Init {
         }
         say(&next_step(&settings, &before, &plan)?)?;
         Ok(())
+    }
+
+    /// Refuses to leave out the place that was named: nobody would see it missing.
+    fn has_place(&self, plan: &Plan, group: &Group) -> Result<(), Exit> {
+        let Some(place) = self.place.as_deref().filter(|place| *place != "inbox") else { return Ok(()) };
+        let settings = plan.settings()?;
+        let routes = settings.group(group).map(|group| group.routes.as_slice()).unwrap_or_default();
+        if routes.iter().any(|route| route.channel.as_str() == place) {
+            return Ok(());
+        }
+        let file = plan.file().display();
+        let mend = format!("add the route there yourself (docs/{place}.md), or give another --group");
+        Err(Exit::new(USAGE, format!("{group} is in {file} already, without a route to {place}: {mend}")))
     }
 
     fn data_dir(&self, form: &Form) -> Result<String, Exit> {

@@ -160,8 +160,9 @@ fn pressed(form: &Form, plan: &Plan, chat: &str, group: &Group, asked: &Asked<'_
     settings.http.listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     settings.http.webhook_listen = None;
     let presses: Group = PRESSES.parse().map_err(|_| Exit::new(FAILED, PRESSES))?;
-    let context = format!("Who presses can answer the questions of {group}. askd init asks this.");
-    let question = Question { text: "Press me if you may answer.", option: "I answer", context: &context };
+    let context = format!("Everyone who presses it can answer the questions of {group}. Sent by askd init.");
+    let question =
+        Question { text: "Press the button if you will answer questions here.", option: "I answer", context: &context };
     let mut people = Vec::new();
     let done = loop {
         let told = |_: &str| Ok(say("Now press \"I answer\" on the card in the channel.")?);

@@ -136,7 +136,7 @@ impl Broker {
         };
         *self.0.noted.lock() = Lines::default();
         self.0.loading.end();
-        tracing::info!(open, settled, "Stored asks loaded");
+        tracing::info!(open, closed = settled, "Stored questions loaded");
         self.go_on(&late.into_inner());
         Ok(())
     }

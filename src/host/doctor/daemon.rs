@@ -42,7 +42,7 @@ pub(super) async fn check(found: &mut Findings, files: &[PathBuf], settings: &Se
             let fix = "restart the daemon, so that it reads the token again: sudo systemctl restart askd";
             found.fault("token", "the daemon takes another token than the one that is kept", fix);
         }
-        Err(error) => found.fault("token", error, "run askd doctor as askd's own user: sudo -u askd askd doctor"),
+        Err(error) => found.fault("token", error, "run askd doctor as the user that owns the data folder"),
     }
     true
 }
@@ -69,9 +69,12 @@ pub(super) async fn problems(found: &mut Findings, files: &[PathBuf]) {
             found.fault("status", text("line"), text("fix"));
         }
     }
-    let uncollected = status["uncollected"].as_array().map_or(0, Vec::len);
     if told == 0 {
-        found.ok("status", format!("{uncollected} answers not collected yet"));
+        let what = match status["uncollected"].as_array().map_or(0, Vec::len) {
+            1 => "1 answer not collected yet".to_owned(),
+            answers => format!("{answers} answers not collected yet"),
+        };
+        found.ok("status", what);
     }
 }
 

@@ -23,7 +23,12 @@ pub(super) async fn check(found: &mut Findings, files: &[PathBuf], settings: &Se
         Ok(client) if runs && !found.has_fault("token") => client,
         _ => return found.not_checked("test question", if runs { "token" } else { "daemon" }),
     };
-    for group in settings.configured() {
+    let groups: Vec<Group> = settings.configured().collect();
+    if groups.is_empty() {
+        return found
+            .not_checked("test question", "no group has a section in the settings; try: askd ask \"Test?\" --confirm");
+    }
+    for group in groups {
         let check = format!("test question {group}");
         if found.has_fault(&format!("group {group}")) {
             found.not_checked(check, format!("group {group}"));

@@ -1,7 +1,7 @@
 //! `[web]`: the inbox token, people with tokens of their own, and a proxy that says who calls.
 
 use super::mistakes::Mistakes;
-use super::values::{list, secret};
+use super::values::{list, push, secret};
 use askd_core::Group;
 use axum::http::HeaderName;
 use ipnet::IpNet;
@@ -27,6 +27,7 @@ pub struct WebSettings {
     #[serde(deserialize_with = "networks")]
     pub trusted_proxies: Vec<IpNet>,
     /// What browsers are told of a new question while no page is open.
+    #[serde(deserialize_with = "push")]
     pub push: PushSettings,
     /// Push services in the operator's own network, as `host:port`.
     #[serde(deserialize_with = "list")]
@@ -34,8 +35,7 @@ pub struct WebSettings {
 }
 
 /// `[web] push`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PushSettings {
     /// Nothing.
     Off,

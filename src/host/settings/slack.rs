@@ -115,7 +115,7 @@ pub(super) fn check_route(route: &mut RouteSettings, at: &str, settings: &Settin
         let why = "is not the id of a Slack channel, such as \"C0123ABCD\" (last line of the channel's details)";
         mistakes.add(format!("{at}.chat"), format!("{chat:?} {why}"));
     }
-    let people = "say who may answer: responders = [\"U0123ABCD\"] (member ids, from people's profiles), or \
+    let people = "say who can answer: responders = [\"U0123ABCD\"] (member ids, from people's profiles), or \
                   responders = \"anyone\" for everybody in the channel";
     let responders = format!("{at}.responders");
     match &route.responders {

@@ -141,13 +141,14 @@ fn every_mistake_is_one_sentence_that_says_what_to_do() {
     let group_keys = "routes, session, timeout, render_timeout, max_retries, max_attempts, on_timeout, pickup_timeout, \
                       answer_retention, late_answers, remind_after, escalate_after, max_open_per_group, \
                       max_per_hour_per_group, keep_settled, keep_audit";
-    let people = "say who may answer: responders = [\"U0123ABCD\"] (member ids, from people's profiles), or responders \
+    let people = "say who can answer: responders = [\"U0123ABCD\"] (member ids, from people's profiles), or responders \
                   = \"anyone\" for everybody in the channel";
     let cases: Vec<(String, String)> = vec![
         // Keys.
         ("[groups.research]\nroute = []".into(), "groups.research: unknown key \"route\". Did you mean \"routes\"? (settings, line 2)".into()),
         ("[groups.a]\ncolour = 1".into(), format!("groups.a: unknown key \"colour\". Known keys: {group_keys} (settings, line 2)")),
         ("[asks]\ntime_out = \"1m\"".into(), "asks: unknown key \"time_out\". Did you mean \"timeout\"? (settings, line 2)".into()),
+        ("[web]\npush = \"tex\"".into(), "web.push: \"tex\" is none of off, notice and text (settings, line 2)".into()),
         ("[defaults]\ntimeuot = \"1m\"".into(), "defaults: unknown key \"timeuot\". Did you mean \"timeout\"? (settings, line 2)".into()),
         ("[http]\nlisen = \"127.0.0.1:1\"".into(), "http: unknown key \"lisen\". Did you mean \"listen\"? (settings, line 2)".into()),
         ("[slak]\n".into(), "unknown key \"slak\". Did you mean \"slack\"? (settings, line 1)".into()),

@@ -3,6 +3,7 @@
 use super::LogFormat;
 use super::http::{is_loopback_url, url_host};
 use super::mistakes::Mistakes;
+use super::people::PushSettings;
 use crate::ipc::default_data_dir;
 use askd_core::{Responders, TimeoutPolicy};
 use config::ValueKind;
@@ -141,6 +142,15 @@ pub(super) fn log_format<'de, D: Deserializer<'de>>(from: D) -> Result<LogFormat
         "text" => Ok(LogFormat::Text),
         "json" => Ok(LogFormat::Json),
         other => Err(D::Error::custom(format!("{other:?} is neither text nor json"))),
+    }
+}
+
+pub(super) fn push<'de, D: Deserializer<'de>>(from: D) -> Result<PushSettings, D::Error> {
+    match &*String::deserialize(from)? {
+        "off" => Ok(PushSettings::Off),
+        "notice" => Ok(PushSettings::Notice),
+        "text" => Ok(PushSettings::Text),
+        other => Err(D::Error::custom(format!("{other:?} is none of off, notice and text"))),
     }
 }
 

@@ -17,7 +17,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware;
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, post};
+use axum::routing::{any, delete, get, post};
 use axum::{Json, Router};
 use futures_util::{Stream, StreamExt as _, stream};
 use serde::Deserialize;
@@ -59,7 +59,15 @@ pub(super) fn routes(inbox: Inbox) -> Router {
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(middleware::from_fn_with_state(inbox.clone(), people::known_only))
         .with_state(inbox.clone());
-    Router::new().nest("/api/v1", api).route("/api/v1/me", get(people::me).with_state(inbox))
+    let api = Router::new().nest("/api/v1", api).route("/api/v1/me", get(people::me).with_state(inbox));
+    api.route("/agent/v1/{*call}", any(no_agents_here))
+}
+
+/// An agent that has the wrong port would take any other reply for a proxy's, and wait for the daemon behind it.
+async fn no_agents_here() -> Problem {
+    let detail =
+        "This is the address of the inbox. Agents ask at the one of [agents] listen, by default with port 8486.";
+    Problem::new(StatusCode::NOT_FOUND, "No such call", detail)
 }
 
 /// What was refused before a handler of ours saw it (a path or query that is no text) is told like the rest.

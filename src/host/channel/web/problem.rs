@@ -57,13 +57,15 @@ impl Problem {
         Self::new(
             StatusCode::NOT_FOUND,
             "No such ask",
-            format!("No ask begins with {name:?}. `askd list` shows what waits."),
+            format!(
+                "No question has a code or an id that begins with {name:?}. `askd list` shows the open ones, `askd list --settled` the others."
+            ),
         )
     }
 
     pub(super) fn ambiguous(name: &str, ids: &[AskId]) -> Self {
         let candidates: Vec<String> = ids.iter().take(20).map(ToString::to_string).collect();
-        let detail = format!("{} asks begin with {name:?}; give more of the id.", ids.len());
+        let detail = format!("{} questions have an id that begins with {name:?}; give more of it.", ids.len());
         Self::new(StatusCode::BAD_REQUEST, "More than one ask", detail).with("candidates", json!(candidates))
     }
 

@@ -566,6 +566,35 @@ async fn a_briefing_is_handed_out_by_every_daemon() {
     assert_eq!(meanwhile(|| briefed(&agent)), None);
 }
 
+/// Else two agents would act on one outcome: the one that is started, and the one that asks another daemon meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_an_agent_is_being_started_no_call_gets_its_outcome_at_any_daemon() {
+    let began = tempfile::tempdir().unwrap();
+    let file = began.path().join("began");
+    let slow = format!(
+        "[groups.slow]\nroutes = [{{ channel = \"web\" }}]\n\
+         session = {{ start = {{ command = [\"/bin/sh\", \"-c\", \"touch {}; sleep 15\"] }} }}",
+        file.display()
+    );
+    let Some(cluster) = Cluster::with(2, &slow, None).await else { return };
+    let agent = cluster.agent(1, "slow");
+    assert_eq!(meanwhile(|| agent.ask("r1", "Deploy?")).0, 201);
+    meanwhile(|| cluster.hosts[0].answer("r1", "yes"));
+    let starts = || file.exists().then_some(());
+    meanwhile(|| within(Duration::from_secs(120), "the agent to be started", starts));
+    // What was published before counts until the next look.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let (status, told) = meanwhile(|| agent.call("GET", "/asks/r1?wait=5", ""));
+    assert_eq!(status, 202, "{told}");
+    let call = || agent.call("GET", "/asks/r1", "");
+    let (status, told) = meanwhile(|| {
+        within(Duration::from_secs(30), "the end of the start", || Some(call()).filter(|told| told.0 != 202))
+    });
+    assert_eq!(status, 410, "{told}");
+    let started = "select line from askd.audit where line::text like '%\"started\"%'";
+    assert_eq!(cluster.database.query(started).len(), 1);
+}
+
 /// The clock of one host is an hour fast. The daemons go by the database's.
 #[test]
 fn the_clock_of_a_host_makes_no_difference() {

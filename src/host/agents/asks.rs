@@ -268,7 +268,7 @@ impl Agents {
                 Now::Gone(why) => return problem(StatusCode::GONE, "Not there any more", why),
                 Now::Briefed(event) => {
                     // While the agent is being started with it, nobody else gets it.
-                    if let Some(_alone) = self.broker.hold_start(id) {
+                    if let Some(_alone) = self.broker.hold_start(id).await {
                         self.hold_briefing(caller, id)?;
                         let before = Arc::clone(&ask);
                         ask = self.apply(id, event).await?;

@@ -4,13 +4,62 @@ use super::briefings::left_over;
 use super::collect::MAX_BRIEFING;
 use super::{Broker, Failure, RETRY};
 use crate::host::keyed_lock::KeyGuard;
+use crate::host::store::Sharing;
 use crate::ipc::files::ReadError;
 use crate::ipc::wire::file_bytes;
 use crate::ipc::{BRIEFINGS, response_name};
 use crate::sabotage::crash_point;
-use askd_core::{Ask, AskId, Event, FollowUpEvent, RequestId, Tried, WaiterEvent};
+use askd_core::{AgentStart, Ask, AskId, Event, FollowUpEvent, RequestId, Tried, WaiterEvent};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a start holds its ask at most, if its daemon lives and never says what came of it.
+const STARTING: Duration = Duration::from_secs(90);
+
+/// Keeps the agent from being started with the outcome of this ask until it is dropped, and a call from getting it.
+pub(in crate::host) struct StartHold {
+    broker: Broker,
+    id: AskId,
+    /// Here; and at the other daemons, too.
+    here: Option<KeyGuard>,
+    everywhere: bool,
+}
+
+impl StartHold {
+    fn what(&self) -> String {
+        format!("start {}", self.id)
+    }
+
+    /// Has it count at the other daemons, too; `false` if one of them has it, or that is not known.
+    pub(super) async fn extend(&mut self) -> bool {
+        if !self.broker.is_shared() {
+            return true;
+        }
+        let what = self.what();
+        let held = self.broker.in_store(move |shared| shared.hold(&what, None, STARTING)).await;
+        if let Err(error) = &held {
+            tracing::warn!(ask = %self.id, %error, "cannot find out whether another daemon starts an agent");
+        }
+        self.everywhere = matches!(held, Ok(None));
+        self.everywhere
+    }
+}
+
+impl Drop for StartHold {
+    fn drop(&mut self) {
+        if !self.everywhere {
+            return;
+        }
+        let (broker, what, here) = (self.broker.clone(), self.what(), self.here.take());
+        self.broker.0.ctx.finish_blocking(move || {
+            if let Some(Err(error)) = broker.0.store.shared().map(|shared| Sharing::release(shared, &what, None)) {
+                tracing::debug!(%error, "another daemon has to wait");
+            }
+            drop(here);
+        });
+    }
+}
 
 impl Broker {
     /// Which run of its container the agent is now, for later.
@@ -26,18 +75,26 @@ impl Broker {
     }
 
     /// Keeps the agent from being started with the outcome of this ask until it is dropped; `None` while it is being started.
-    pub(in crate::host) fn hold_start(&self, id: AskId) -> Option<KeyGuard> {
-        self.0.starting.try_lock(id)
+    pub(in crate::host) async fn hold_start(&self, id: AskId) -> Option<StartHold> {
+        let mut hold = self.hold_start_here(id)?;
+        hold.extend().await.then_some(hold)
+    }
+
+    /// The same at this daemon alone.
+    pub(super) fn hold_start_here(&self, id: AskId) -> Option<StartHold> {
+        let here = Some(self.0.starting.try_lock(id)?);
+        Some(StartHold { broker: self.clone(), id, here, everywhere: false })
     }
 
     pub(super) fn start_agent(&self, ask: &Arc<Ask>) {
         // After a restart what is owed and what is due can be the same start.
-        let Some(alone) = self.hold_start(ask.id) else { return };
+        let Some(alone) = self.hold_start_here(ask.id) else { return };
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.finish(async move {
             if !broker.until_its(&ask.group).await {
                 return;
             }
+            let Some((alone, ask)) = broker.until_held(alone, ask).await else { return };
             // An agent that is not known to have started is started again: at least once.
             let Some(tried) = broker.0.ctx.unless_cut(Box::pin(broker.try_start(&ask))).await else { return };
             crash_point("wake.started");
@@ -51,6 +108,25 @@ impl Broker {
             }
             drop(alone);
         });
+    }
+
+    /// Waits until no other daemon gives the outcome to a call, and returns the ask as it is then; `None` if nobody is to be started any more.
+    async fn until_held(&self, mut hold: StartHold, ask: Arc<Ask>) -> Option<(StartHold, Arc<Ask>)> {
+        if !self.is_shared() {
+            return Some((hold, ask));
+        }
+        let mut pause = RETRY.0;
+        loop {
+            if hold.extend().await
+                && let Ok(now) = self.get_fitting(ask.id, |_| false).await
+            {
+                let starts = |ask: &Arc<Ask>| matches!(ask.follow_up().start, AgentStart::Starting { .. });
+                return now.filter(starts).map(|now| (hold, now));
+            }
+            if !self.pause(&mut pause).await {
+                return None;
+            }
+        }
     }
 
     async fn try_start(&self, ask: &Arc<Ask>) -> Tried {

@@ -44,7 +44,7 @@ impl Broker {
     /// the agent was started with it.
     pub(super) fn give_back(&self, group: &Group, id: AskId) {
         // No agent is started with it meanwhile, and nobody is sent the briefing over HTTP.
-        let Some(alone) = self.hold_start(id) else { return };
+        let Some(mut alone) = self.hold_start_here(id) else { return };
         let of = (group.clone(), id);
         if self.0.briefed.hold(&of, BACK, self.clock().monotonic()).is_err() {
             return;
@@ -52,7 +52,8 @@ impl Broker {
         let broker = self.clone();
         self.0.ctx.spawn(async move {
             let mut changes = broker.changes();
-            let mut reclaims = Some(Event::Requested(Relation::Reclaims(Vec::new())));
+            // Else another daemon gives it to a call.
+            let mut reclaims = alone.extend().await.then(|| Event::Requested(Relation::Reclaims(Vec::new())));
             while let Ok(Some(ask)) = broker.get(id).await {
                 match ask.follow_up().briefing.state() {
                     DeliveryState::Published { .. } if ask.follow_up().start != AgentStart::Started => {
@@ -134,7 +135,7 @@ impl Broker {
         }
         if !reclaim.is_empty() || !ask.is_free() {
             // Else two agents would act on one outcome.
-            let Some(_alone) = self.hold_start(id) else { return Some(Submitted::NotYet) };
+            let Some(_alone) = self.hold_start(id).await else { return Some(Submitted::NotYet) };
             return match self.apply(id, Event::Requested(Relation::Reclaims(reclaim))).await {
                 Err(Failure::NotStored | Failure::InDoubt) => Some(Submitted::NotStored),
                 _ => Some(Submitted::NotYet),

@@ -119,6 +119,13 @@ pub trait Sharing: Pins {
 
     /// Whether a call of this request waits at another daemon.
     fn waits_for(&self, group: &Group, request_id: &RequestId) -> Result<bool, StoreError>;
+
+    /// Holds something for a taker at all daemons. `None` as the taker: for this daemon, as long as it lives. Returns for how long
+    /// another one has it.
+    fn hold(&self, what: &str, taker: Option<&str>, time: Duration) -> Result<Option<Duration>, StoreError>;
+
+    /// It did not reach this taker: another one may have it at once.
+    fn release(&self, what: &str, taker: Option<&str>) -> Result<(), StoreError>;
 }
 
 /// What has changed since a look.

@@ -46,7 +46,7 @@ pub(super) struct Joining {
 
 /// What a run is called that wants to be alone.
 pub(super) const ALONE: &str = "askd store copy";
-/// After so many signs of life a run drops what all others have heard of, and rates that hold nothing up.
+/// After so many signs of life a run drops what all others have heard of, and rates and holds that hold nothing up.
 const TIDIED_AFTER: u32 = 100;
 /// Runs join one at a time.
 const JOINING: i64 = 7_161_074;
@@ -119,6 +119,8 @@ impl Node {
                                 "delete from askd.gone where at < now() - interval '10 minutes' and forget_at is null";
                             query(told).execute(&mut *connection).await?;
                             let over = "delete from askd.rates where next_at < now() - interval '10 minutes'";
+                            query(over).execute(&mut *connection).await?;
+                            let over = "delete from askd.holds where until < now() - interval '10 minutes'";
                             query(over).execute(&mut *connection).await?;
                             // Each pod has a name of its own, and most serve no folder.
                             let past = "delete from askd.hosts as hosts where heard < now() - interval '7 days'

@@ -3,12 +3,14 @@
 
 use super::asks::{Carried, Write, ask_id, uuid};
 use super::database::{Durable, Failed, Work, query, scalar};
+use super::lease::LEASE;
 use super::saving::Attempt;
 use super::{Cache, InPostgres, failed};
 use crate::host::store::{Along, Basis, LeftTo, News, Owed, Save, Sharing, StoreError, Wait, Webhook};
 use askd_core::{Ask, Effect, Group, RequestId};
 use sqlx::Row as _;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
 
 /// How many rows of a list are read at a time.
@@ -168,7 +170,7 @@ impl Sharing for InPostgres {
             Box::pin(async move {
                 let all =
                     "truncate askd.asks, askd.settled, askd.gone, askd.allowed, askd.counts, askd.pins, askd.owed,
-                               askd.webhooks, askd.waits";
+                               askd.webhooks, askd.waits, askd.holds";
                 query(all).execute(connection).await.map(drop)
             })
         });
@@ -219,5 +221,35 @@ impl Sharing for InPostgres {
             })
         }));
         waits.map_err(failed("cannot read which calls wait"))
+    }
+
+    fn hold(&self, what: &str, taker: Option<&str>, time: Duration) -> Result<Option<Duration>, StoreError> {
+        let (what, own) = (what.to_owned(), taker.is_none().then(|| self.shared.run.clone()));
+        let taker = taker.map_or_else(|| self.shared.run.clone(), str::to_owned);
+        let held: Work<Option<f64>> = Arc::new(move |connection| {
+            let (what, taker, own) = (what.clone(), taker.clone(), own.clone());
+            Box::pin(async move {
+                let hold = scalar("select askd.take_hold($1, $2, $3, $4::uuid, $5)").bind(what).bind(taker);
+                let hold = hold.bind(time.as_secs_f64()).bind(own).bind(LEASE.as_secs_f64());
+                hold.fetch_one(connection).await
+            })
+        });
+        let held = self.shared.change(Durable::No, held).map_err(failed("cannot hold something for a taker"))?;
+        Ok(held.map(|left| Duration::try_from_secs_f64(left).unwrap_or_default()))
+    }
+
+    fn release(&self, what: &str, taker: Option<&str>) -> Result<(), StoreError> {
+        let (what, taker) = (what.to_owned(), taker.unwrap_or(&self.shared.run).to_owned());
+        let released = self.shared.change(
+            Durable::No,
+            Arc::new(move |connection| {
+                let (what, taker) = (what.clone(), taker.clone());
+                Box::pin(async move {
+                    let release = "delete from askd.holds where what = $1 and taker = $2";
+                    query(release).bind(what).bind(taker).execute(connection).await.map(drop)
+                })
+            }),
+        );
+        released.map_err(failed("cannot let go of what was held for a taker"))
     }
 }

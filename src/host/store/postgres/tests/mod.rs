@@ -298,7 +298,7 @@ fn what_is_unfit_is_refused_before_anything_is_changed() {
     drop(server.opened("here"));
     server.sql("update askd.format set needs = 1000");
     assert!(matches!(refused("here"), StoreError::Newer { .. }));
-    server.sql("update askd.format set tables = 10, needs = 7, records = 99");
+    server.sql(&format!("update askd.format set tables = {}, needs = 7, records = 99", tables::TABLES));
     assert!(matches!(refused("here"), StoreError::Newer { .. }));
     server.sql("update askd.format set records = 2");
     server.sql(

@@ -68,6 +68,19 @@ async fn several_options_in_every_spelling() {
     world.kept_the_pace();
 }
 
+/// What keeps words of the agent from being links or bold is no part of an answer that is copied from them.
+#[tokio::test]
+async fn words_copied_from_a_question_are_the_plain_words() {
+    let world = world().await;
+    let text = "Which registry: ghcr.io, https://npm.example.com or me@example.com?";
+    world.ask("r1", json!({"questions": [{"question": text, "type": "text"}]}));
+    let shown = world.shown(ADA, "Which registry").await.text;
+    let (from, to) = (shown.find("ghcr").unwrap(), shown.rfind('?').unwrap());
+    world.writes(ADA, &shown[from..to]).await;
+    let answer = world.response("r1").await["result"]["answers"][text].clone();
+    assert_eq!(answer, "ghcr.io, https://npm.example.com or me@example.com");
+}
+
 #[tokio::test]
 async fn three_questions_in_a_row_with_a_restart_after_the_first_answer() {
     let mut world = binary_on_whatsapp(sim(), TO_ADA, "").await;

@@ -1,6 +1,7 @@
 //! Webhooks as Meta sends them, read tolerantly: what is unknown is ignored, and one malformed message does not spoil the
 //! others. Knows nothing of asks.
 
+use super::text::copied;
 use askd_core::Time;
 use serde_json::Value;
 
@@ -213,7 +214,7 @@ fn changed_ids(value: &Value) -> Option<ChangedIds> {
 
 fn body(value: &Value) -> Body {
     let words = |text: Option<String>| match text {
-        Some(text) if !text.trim().is_empty() => Body::Text(text),
+        Some(text) if !text.trim().is_empty() => Body::Text(copied(&text)),
         _ => Body::Wordless,
     };
     match value["type"].as_str().unwrap_or_default() {

@@ -16,6 +16,8 @@ const FILES: &[&str] = &[
 ];
 /// An invisible character of no width: it keeps two characters from having a meaning together.
 const APART: char = '\u{200b}';
+/// The characters that it stands behind.
+const TAMED: &str = "@:.*_~`>-";
 
 /// How a question is put, besides what it asks.
 #[derive(Debug, Clone, Copy, Default)]
@@ -160,6 +162,17 @@ pub(super) fn tame(text: &str) -> String {
         }
     }
     out.trim().to_owned()
+}
+
+/// What a person wrote, without what [`tame`] put between the words if they are copied from a message of ours. Some
+/// scripts have that character between words of their own.
+pub(super) fn copied(said: &str) -> String {
+    let mut before = None;
+    let is_theirs = |c: &char| {
+        let after = before.replace(*c);
+        *c != APART || after.is_none_or(|after| !TAMED.contains(after))
+    };
+    said.chars().filter(is_theirs).collect()
 }
 
 /// Drops control characters, and those that turn or hide text.

@@ -1,7 +1,7 @@
 //! What people read, letter for letter.
 
 use super::deadline_text::zoned;
-use super::text::{Audience, How, blocked, question, tame, update};
+use super::text::{Audience, How, blocked, copied, question, tame, update};
 use askd_core::{
     Accepted, Ask, AskId, Choice, Content, Delivery, Digest, Draft, Event, FollowUpEvent, Given, Heard, Names, Person,
     Questions, Relation, Reply, WidgetEvent,
@@ -108,6 +108,11 @@ fn the_agents_words_format_link_and_hide_nothing() {
         ("> quoted\n- item", ">\u{200b} quoted\n-\u{200b} item"),
     ] {
         assert_eq!(tame(text), tamed);
+        let plain: String = tamed.chars().filter(|c| *c != '\u{200b}').collect();
+        assert_eq!(copied(tamed), plain, "copied from the message");
+    }
+    for own in ["ភាសា\u{200b}ខ្មែរ", "\u{200b}"] {
+        assert_eq!(copied(own), own);
     }
     let faked = one(&content(vec![draft("x", &["a\n2. b"])]));
     assert!(faked.contains("1. a 2. b\n"), "options are numbered by askd alone: {faked}");

@@ -439,7 +439,7 @@ fn now() -> String {
 
 #[tokio::test]
 async fn a_person_with_another_number_or_id_stays_who_they_are() {
-    let (world, question) = asked().await;
+    let (mut world, question) = asked().await;
     let phone = world.phone.config().phone_number_id.clone();
     let system = json!({"from": ADA, "id": "wamid.s", "timestamp": now(), "type": "system",
         "system": {"type": "user_changed_number", "wa_id": BOB, "body": "User changed"}});
@@ -451,6 +451,19 @@ async fn a_person_with_another_number_or_id_stays_who_they_are() {
         .await;
     world.phone.person_says_at(BOB, "2", sent(&question) + 1);
     assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "b", "written from the new number");
+    // That is where the person is asked from now on, and the old number is anybody's.
+    let told = world.said_to(ADA);
+    world.restart().await;
+    world.ask("r2", choice("And now?", &["c", "d"]));
+    let question = world.shown(BOB, "And now?").await;
+    world.quiet(1).await;
+    world.taken(&world.phone.person_says_at(ADA, "1", sent(&question) + 1)).await;
+    world.taken(&world.phone.person_quotes(ADA, &question.id, "1")).await;
+    assert!(world.response_now("r2").is_none(), "an answer from the old number");
+    world.phone.person_says_at(BOB, "2", sent(&question) + 1);
+    assert_eq!(world.response("r2").await["result"]["answers"]["And now?"], "d");
+    world.shown(BOB, "Answered: d by").await;
+    assert_eq!(told, world.said_to(ADA), "nothing goes to the old number");
 }
 
 #[tokio::test]

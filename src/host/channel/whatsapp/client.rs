@@ -2,6 +2,7 @@
 
 use super::callback_data::CallbackData;
 use super::errors::{Verdict, concerns_all, is_about_the_token, verdict};
+use super::identities::is_user_id;
 use crate::clock::Clock;
 use crate::host::channel::notice_its_return;
 use crate::host::outgoing::client_for;
@@ -213,8 +214,7 @@ async fn read(mut response: reqwest::Response) -> Option<Vec<u8>> {
 
 fn body(message: &Outgoing<'_>) -> Value {
     let mut body = json!({"messaging_product": "whatsapp", "recipient_type": "individual"});
-    // Business-scoped user ids have a dot; numbers have none.
-    body[if message.to.contains('.') { "recipient" } else { "to" }] = json!(message.to);
+    body[if is_user_id(message.to) { "recipient" } else { "to" }] = json!(message.to);
     match message.content {
         Content::Text(text) => {
             body["type"] = json!("text");

@@ -4,6 +4,7 @@
 
 use super::callback_data::CallbackData;
 use super::confirmations::{Confirmation, Confirmations};
+use super::identities::{Moves, Same};
 use super::state_file::StateFile;
 use crate::clock::Clock;
 use crate::host::channel::NotStored;
@@ -12,7 +13,7 @@ use crate::sabotage::on;
 use askd_core::{AskId, Left, Time};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -42,8 +43,8 @@ const AFTER_CALL: Duration = Duration::from_secs(5);
 struct Known {
     /// When each person last wrote, by each of their ids.
     last_inbound: BTreeMap<String, Time>,
-    /// User ids, other spellings and later ids, each mapped to another id of the same person.
-    same: BTreeMap<String, String>,
+    same: Same,
+    moved: Moves,
     /// People's messages that were dealt with.
     seen: BTreeMap<String, Time>,
     /// Our messages besides questions, and what each is about.
@@ -156,28 +157,31 @@ impl Contacts {
 
     /// All ids of the person with these.
     pub(super) fn all_ids(&self, ids: &[String]) -> Vec<String> {
+        self.file.get().same.all(ids)
+    }
+
+    /// All ids of the sender of a message, by those that it names, a number first; none if the person had left the first by
+    /// then: a user id may be told with the number that it had before.
+    pub(super) fn ids_of_sender(&self, named: &[String], received: Option<Time>) -> Vec<String> {
         let known = self.file.get();
-        let mut all: BTreeSet<String> = ids.iter().cloned().collect();
-        loop {
-            let new = known.same.iter().filter(|(one, other)| all.contains(*one) != all.contains(*other));
-            let new: Vec<String> = new.flat_map(|(one, other)| [one.clone(), other.clone()]).collect();
-            if new.is_empty() {
-                return all.into_iter().collect();
-            }
-            all.extend(new);
-        }
+        let is_left = |id: &&String| known.moved.had_left(id, received);
+        let theirs = named.iter().filter(|id| !is_left(id)).filter(|_| named.first().is_none_or(|id| !is_left(&id)));
+        known.same.all(&theirs.cloned().collect::<Vec<_>>())
+    }
+
+    /// The person with the old ids has these others instead, since that time.
+    pub(super) fn moved(&self, before: &[String], after: &[String], at: Time) {
+        self.file.change().moved.add(before, after, at);
+    }
+
+    /// The id under which the person with that id is reached now.
+    pub(super) fn current(&self, id: &str) -> String {
+        self.file.get().moved.current(id).to_owned()
     }
 
     /// One name for the person with that id: the same for each of their ids.
     pub(super) fn person(&self, id: &str) -> String {
-        let known = self.file.get();
-        let mut name = id;
-        // The number of steps is bounded, because a circle has no end.
-        for _ in 0..known.same.len() {
-            let Some(next) = known.same.get(name).filter(|next| *next != id) else { break };
-            name = next;
-        }
-        name.to_owned()
+        self.file.get().same.name(id)
     }
 
     /// Learns that two ids belong to one person; other ids may already point to `known`. `true` if this is new.
@@ -187,7 +191,7 @@ impl Contacts {
         }
         // `other` may already point to a name: that name now leads to this one, too.
         let (from, to) = (self.person(other), self.person(known));
-        self.file.change().same.insert(from, to);
+        self.file.change().same.join(from, to);
         true
     }
 

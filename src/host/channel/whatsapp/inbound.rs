@@ -75,7 +75,7 @@ impl Whatsapp {
         if contacts.has_seen(&message.id) || written.is_some_and(|at| at + contacts::KEEP < now) {
             return Ok(());
         }
-        let ids = contacts.all_ids(&told);
+        let ids = contacts.ids_of_sender(&told, message.at);
         if !is_known(broker, &ids) && broker.ended_since(&ids, now - REPEATED).is_empty() {
             if broker.asks_in_chats() && contacts.is_new_today(&reply_to) {
                 tracing::info!(
@@ -106,13 +106,14 @@ impl Whatsapp {
     }
 
     /// Follows a person to a new number or id, if the platform says which one was theirs before.
-    fn changed_ids(&self, broker: &Broker, ChangedIds { before, after }: &ChangedIds) {
+    fn changed_ids(&self, broker: &Broker, ChangedIds { before, after, at }: &ChangedIds) {
         let known = is_known(broker, &self.0.contacts.all_ids(before));
         match before.first() {
             Some(old) if !after.is_empty() => {
                 for other in before.iter().chain(after) {
                     self.0.contacts.learn(old, other);
                 }
+                self.0.contacts.moved(before, after, at.unwrap_or_else(|| self.now()));
                 if known {
                     let before = last_four(old);
                     tracing::info!(

@@ -14,6 +14,7 @@ mod confirming;
 mod contacts;
 mod deadline_text;
 mod errors;
+mod identities;
 mod inbound;
 mod outbox;
 mod payload;
@@ -166,8 +167,13 @@ impl Whatsapp {
 
     /// Learns that these ids belong to one person.
     fn same_person(&self, ids: &payload::UserIds) {
-        if let (Some(wa_id), Some(user_id)) = (&ids.wa_id, &ids.user_id) {
-            self.0.contacts.learn(wa_id, user_id);
+        let contacts = &self.0.contacts;
+        // Anybody may have an id that its person has left.
+        let is_current = |id: &String| contacts.current(id) == *id;
+        if let (Some(wa_id), Some(user_id)) = (&ids.wa_id, &ids.user_id)
+            && [wa_id, user_id].into_iter().all(is_current)
+        {
+            contacts.learn(wa_id, user_id);
         }
     }
 }

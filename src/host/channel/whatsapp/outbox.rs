@@ -148,9 +148,10 @@ impl Outbox {
         }
     }
 
-    /// Sends a message in its slot.
+    /// Sends a message in its slot, to where its person is now.
     pub(super) async fn send_in(&self, slot: Slot, message: &Outgoing<'_>, attempt: u8) -> Sent {
         let Inner { client, contacts, log, rates, ctx, .. } = &*self.0;
+        let message = &Outgoing { to: &contacts.current(message.to), ..message.clone() };
         if contacts.leaves(&slot.person, message.callback.as_ref()) {
             // If this fails, a crash may lead to a needless or a missing question whether the person meant it.
             let _not_stored = contacts.save().await;

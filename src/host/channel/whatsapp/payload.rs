@@ -18,7 +18,7 @@ impl Notification {
     pub(super) fn writers(&self) -> Vec<String> {
         match self {
             Self::Message(message) => message.ids.all(),
-            Self::ChangedIds(ChangedIds { before, after }) => [&before[..], after].concat(),
+            Self::ChangedIds(ChangedIds { before, after, .. }) => [&before[..], after].concat(),
             Self::Status(_) => Vec::new(),
         }
     }
@@ -30,6 +30,8 @@ pub(super) struct ChangedIds {
     /// The old ids that the platform names.
     pub(super) before: Vec<String>,
     pub(super) after: Vec<String>,
+    /// Since when, by the platform's clock.
+    pub(super) at: Option<Time>,
 }
 
 /// A message of a person.
@@ -137,6 +139,7 @@ pub(super) fn read(body: &[u8], phone_number_id: &str) -> Option<Vec<Notificatio
                 Notification::ChangedIds(ChangedIds {
                     before: texts([&update["wa_id"], &update["user_id"]["previous"]]),
                     after: texts([&update["user_id"]["current"]]),
+                    at: seconds(&update["timestamp"]),
                 })
             }));
         } else if change["field"] == "messages" && ours {
@@ -209,7 +212,8 @@ fn changed_ids(value: &Value) -> Option<ChangedIds> {
         "user_changed_user_id" => texts([&value["from"], &system["previous_user_id"], &value["from_user_id"]]),
         _ => return None,
     };
-    Some(ChangedIds { before, after: texts([&system["wa_id"], &system["new_wa_id"], &system["user_id"]]) })
+    let after = texts([&system["wa_id"], &system["new_wa_id"], &system["user_id"]]);
+    Some(ChangedIds { before, after, at: seconds(&value["timestamp"]) })
 }
 
 fn body(value: &Value) -> Body {

@@ -600,6 +600,31 @@ fn a_call_of_a_dead_process_that_another_one_replaces_stops_no_session() {
     assert!(!whats(&world).iter().any(|what| what == "stopped"));
 }
 
+/// Whoever drives the runs finds the one to go on with by its session.
+#[test]
+fn the_agent_is_started_with_the_session_of_the_call_that_replaced_a_dead_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::new(dir.path(), "start", 0);
+    let world = with_session(&start(&program), "").started();
+    let agent = world.group("g");
+    let dying = [("a3", "run-A"), ("b3", "run-B")].map(|(id, session)| {
+        let alive = Alive::new(&agent, id);
+        let fields = json!({"process": id, "idempotency_key": "k", "session_id": session, "timeoutMs": 600_000});
+        agent.ask(id, &and(question(), &fields));
+        agent.status_of(id);
+        alive
+    });
+    let [first, second] = dying;
+    drop(first);
+    let replaced = || whats(&world).contains(&"call_replaced".to_owned());
+    world.passing(3 * JUDGED, "the second to take its place", || replaced().then_some(()));
+    drop(second);
+    assert_eq!(world.answer(&world.one_open(), &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
+    let told = briefing(&world.passing(JUDGED, "the start", || program.runs().pop()));
+    assert_eq!((&told["session_id"], &told["result"]["request_id"]), (&json!("run-B"), &json!("b3")));
+    assert_eq!(program.runs().len(), 1);
+}
+
 /// What a call is replaced by came before the restart.
 #[test]
 fn a_call_of_a_process_that_died_around_a_restart_is_replaced() {

@@ -159,6 +159,7 @@ fn ask(kind: &Kind) -> Ask {
         op_code: None,
         on_timeout: TimeoutPolicy::ReturnCancel,
         process: None,
+        other_session: None,
         asked_at: kind.at,
         run: None,
         told: Told::Outcome,

@@ -57,6 +57,7 @@ pub(super) fn waiter(request: &Request, settings: &GroupSettings, now: Time) -> 
         op_code: request.op_code.clone(),
         on_timeout: request.timeout_policy.unwrap_or(settings.on_timeout),
         process: request.process.clone(),
+        other_session: Some(request.session.clone().unwrap_or_default()),
         asked_at: now,
         run: None,
         told: Told::Outcome,

@@ -142,6 +142,7 @@ fn accepted(number: u128, group: &str) -> Accepted {
             op_code: Some("op".to_owned()),
             on_timeout: TimeoutPolicy::ReturnCancel,
             process: None,
+            other_session: None,
             asked_at: START,
             run: None,
             told: Told::Outcome,

@@ -89,6 +89,7 @@ impl AskState {
         self.make_place();
         cx.note(Fact::Joined(waiter.request_id.clone()));
         cx.act(waiter.response.owe().of(waiter.request_id.clone()));
+        let waiter = self.of_other_session(waiter);
         self.waiters.push(waiter);
         true
     }

@@ -229,7 +229,7 @@ impl AskState {
             rules: new.rules,
             key: new.key,
             session: new.session,
-            waiters: vec![new.waiter],
+            waiters: vec![Waiter { other_session: None, ..new.waiter }],
             widgets: Vec::new(),
             next_routes: new.routes,
             so_far: Vec::new(),

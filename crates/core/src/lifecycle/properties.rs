@@ -22,6 +22,7 @@ pub(super) fn waiter(number: u8) -> Waiter {
         op_code: None,
         on_timeout: TimeoutPolicy::ReturnCancel,
         process: None,
+        other_session: None,
         asked_at: START,
         run: None,
         told: Told::Outcome,

@@ -89,6 +89,7 @@ impl AskState {
                 cx.act(DeliveryEffect::TakeBack.of(gone.request_id));
             }
         }
+        let waiter = self.of_other_session(waiter);
         self.waiters.push(waiter);
         self.identify(self.waiters.len() - 1, cx);
         true

@@ -18,6 +18,9 @@ pub struct Waiter {
     pub on_timeout: TimeoutPolicy,
     /// The random id of the process that holds the call.
     pub process: Option<String>,
+    /// Which run of the agent made it, if that is another one than made the ask; empty if it did not say.
+    #[serde(rename = "session_id", default, skip_serializing_if = "Option::is_none")]
+    pub other_session: Option<String>,
     /// When its request was accepted.
     pub asked_at: Time,
     /// Which run of the session's container made it, as far as a probe could tell.
@@ -73,6 +76,17 @@ impl Waiter {
 }
 
 impl AskState {
+    /// Which run of the agent made that waiter's call, as it said itself.
+    pub fn session_of<'a>(&'a self, waiter: &'a Waiter) -> Option<&'a str> {
+        waiter.other_session.as_deref().or(self.session.as_deref()).filter(|session| !session.is_empty())
+    }
+
+    /// The same waiter, with a session only if it is another one than that of the ask.
+    pub(super) fn of_other_session(&self, mut waiter: Waiter) -> Waiter {
+        waiter.other_session.take_if(|own| own == self.session.as_deref().unwrap_or_default());
+        waiter
+    }
+
     /// The waiter of that request.
     pub fn waiter(&self, request_id: &RequestId) -> Option<&Waiter> {
         self.waiters.iter().find(|waiter| waiter.request_id == *request_id)

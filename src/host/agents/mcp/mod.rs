@@ -15,7 +15,7 @@ use crate::host::channel::web::Problem;
 use crate::host::line::Line;
 use crate::mcp::{CANCEL, Rounds, Settings, tasks};
 use crate::random;
-use askd_core::{Group, MAX_TOKEN, RequestId, WaiterEvent};
+use askd_core::{Group, MAX_TOKEN, RequestId, Waiter, WaiterEvent};
 use axum::body::{Body, Bytes};
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
@@ -265,11 +265,10 @@ impl Mcp {
         broker.loaded_of(group).await;
         for id in broker.reaching(group) {
             let Ok(Some(ask)) = broker.get(id).await else { continue };
-            if ask.session.as_deref() == Some(session) {
-                ask.waiters.iter().filter(|waiter| tools::waits(waiter)).for_each(|waiter| {
-                    broker.leases().adopt(group, &waiter.request_id, session);
-                });
-            }
+            let its = |waiter: &&Waiter| tools::waits(waiter) && ask.session_of(waiter) == Some(session);
+            ask.waiters.iter().filter(its).for_each(|waiter| {
+                broker.leases().adopt(group, &waiter.request_id, session);
+            });
         }
     }
 

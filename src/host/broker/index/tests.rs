@@ -82,6 +82,7 @@ fn new(number: u8, id: u128, now: Time) -> Step {
         op_code: None,
         on_timeout: TimeoutPolicy::ReturnCancel,
         process: None,
+        other_session: None,
         asked_at: now,
         run: None,
         told: Told::Outcome,

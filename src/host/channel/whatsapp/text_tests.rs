@@ -169,6 +169,7 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
             op_code: None,
             on_timeout: TimeoutPolicy::ReturnCancel,
             process: None,
+            other_session: None,
             asked_at: Time::from_millis(0),
             run: None,
             told: Told::Outcome,

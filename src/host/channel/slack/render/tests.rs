@@ -93,6 +93,7 @@ fn accepted(content: Content, session: SessionRules) -> Accepted {
         op_code: None,
         on_timeout: TimeoutPolicy::ReturnCancel,
         process: None,
+        other_session: None,
         asked_at: NOW,
         run: None,
         told: Told::Outcome,

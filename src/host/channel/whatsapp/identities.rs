@@ -83,15 +83,15 @@ pub(super) fn is_user_id(id: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn at(seconds: i64) -> Option<Time> {
-        Some(Time::from_millis(seconds * 1000))
+    fn at(seconds: i64) -> Time {
+        Time::from_millis(seconds * 1000)
     }
 
     fn moves(told: &[(&[&str], &[&str], i64)]) -> Moves {
         let ids = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
         let mut moves = Moves::default();
         for (before, after, seconds) in told {
-            moves.add(&ids(before), &ids(after), at(*seconds).unwrap());
+            moves.add(&ids(before), &ids(after), at(*seconds));
         }
         moves
     }
@@ -105,7 +105,7 @@ mod tests {
         // Meta repeats what it told, in any order.
         let moved = moves(&[there, on, back, on, there]);
         assert_eq!(["1", "2", "3"].map(|id| moved.current(id)), ["1"; 3]);
-        assert!(!moved.had_left("1", at(40)) && moved.had_left("3", at(40)));
+        assert!(!moved.had_left("1", Some(at(40))) && moved.had_left("3", Some(at(40))));
     }
 
     #[test]
@@ -113,7 +113,7 @@ mod tests {
         let moved = moves(&[(&["1", "US.1"], &["2", "US.2"], 10)]);
         assert_eq!((moved.current("1"), moved.current("US.1")), ("2", "US.2"));
         assert_eq!(
-            [at(9), at(10), at(11), None].map(|received| moved.had_left("1", received)),
+            [Some(at(9)), Some(at(10)), Some(at(11)), None].map(|received| moved.had_left("1", received)),
             [false, true, true, true]
         );
         let moved = moves(&[(&["1", "US.1"], &["1", "US.2"], 10)]);
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_circle_has_an_end() {
-        let moved = Moves(["12", "21"].map(|way| (way[..1].to_owned(), (way[1..].to_owned(), at(1).unwrap()))).into());
+        let moved = Moves(["12", "21"].map(|way| (way[..1].to_owned(), (way[1..].to_owned(), at(1)))).into());
         assert!(["1", "2"].contains(&moved.current("1")));
     }
 }

@@ -48,7 +48,7 @@ test('the history says what was asked and answered, by day, with filters, a trai
   const downloading = page.waitForEvent('download');
   await button(page, 'CSV').click();
   const csv = await readFile(await (await downloading).path(), 'utf8');
-  assert.match(csv, new RegExp(`^id,group,[\\s\\S]*\\n${title.id},writer,[^\\n]*,Which title\\?,"'=1\\+1",cli,operator\\r\\n$`));
+  assert.match(csv, new RegExp(`^id,group,[\\s\\S]*\\n${title.id},writer,[^\\n]*,Which title\\?,"'=1\\+1",cli,operator,\\r\\n$`));
   await page.getByLabel('Words').fill('nothing like it');
   await button(page, 'Search').click();
   await visible(page.getByText('Nothing fits.'));

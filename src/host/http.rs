@@ -117,7 +117,7 @@ pub async fn serve(
     let places = Places::new(most);
     let connections = TaskTracker::new();
     let mut connection = http1::Builder::new();
-    connection.timer(TokioTimer::new()).header_read_timeout(TIMEOUT).max_buf_size(MAX_BUFFER);
+    connection.timer(TokioTimer::new()).header_read_timeout(KEEP_ALIVE).max_buf_size(MAX_BUFFER);
     while let Some(stream) = accept(&listener, &places, ctx).await {
         // Nagle's algorithm and delayed acknowledgements would cost each reply of two small writes 40 ms on loopback.
         drop(stream.set_nodelay(true));
@@ -166,9 +166,12 @@ pub async fn serve(
     Ok(())
 }
 
-/// How long a client may take to send the head of a request, and between two pieces of its body.
-/// A connection between two requests has as long.
+/// How long a client may take between two pieces of a body, and to agree on TLS.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection may be without a request. Proxies keep theirs for one or two minutes (nginx 60 s, Caddy 120 s); if
+/// askd closed one first, a click that the proxy just sends on it would be lost. A head has as long: a stranger who sends it
+/// slowly takes a place that the next one displaces.
+const KEEP_ALIVE: Duration = Duration::from_secs(150);
 /// How many connections are served at a time. One more displaces the one that has been without a request in work for
 /// longest. Streams of events and webhooks have lower limits of their own, so a health check always finds a place.
 pub(super) const MAX_CONNECTIONS: usize = 512;

@@ -295,7 +295,7 @@ fn a_connection_may_be_silent_for_seconds() {
     send(&mut kept, &format!("{head}\r\n"));
     assert_eq!(status(&mut kept), "HTTP/1.1 200 OK");
     send(&mut slow, &head);
-    std::thread::sleep(std::time::Duration::from_secs(5));
+    std::thread::sleep(std::time::Duration::from_secs(11));
     send(&mut kept, &format!("{head}\r\n"));
     send(&mut slow, "\r\n");
     assert_eq!([status(&mut kept), status(&mut slow)], ["HTTP/1.1 200 OK"; 2]);

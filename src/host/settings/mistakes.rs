@@ -269,7 +269,9 @@ fn plainly(why: &str) -> String {
         _ if wanted.starts_with("struct ") => "a table of keys",
         _ => wanted,
     };
-    format!("must be {wanted}, not {}", given.replace('`', ""))
+    // It may be a secret.
+    let given = if given.starts_with("string ") { "a text".to_owned() } else { given.replace('`', "") };
+    format!("must be {wanted}, not {given}")
 }
 
 fn at<'a>(table: &'a mut Table, path: &[Segment]) -> Option<&'a mut Value> {
@@ -286,6 +288,10 @@ fn at<'a>(table: &'a mut Table, path: &[Segment]) -> Option<&'a mut Value> {
 fn take_out(table: &mut Table, path: &[Segment]) -> bool {
     let Some((last, parent)) = path.split_last() else { return false };
     if let Segment::Seq { .. } = last {
+        if !matches!(parent.last(), Some(Segment::Map { key }) if key == "routes") {
+            // Nothing would surely be right in the place of this item.
+            return take_out(table, parent);
+        }
         let Some(item) = at(table, path) else { return false };
         let inbox = [("channel".to_owned(), Value::from("web"))];
         item.kind = ValueKind::Table(inbox.into_iter().collect());

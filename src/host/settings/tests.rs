@@ -163,9 +163,14 @@ fn every_mistake_is_one_sentence_that_says_what_to_do() {
         ("[asks]\nroutes = []".into(), "asks.routes: belongs in [groups.<name>], or in [defaults] for all groups without a section (settings, line 2)".into()),
         // Types.
         ("http = 1".into(), "http: must be a table of keys, not integer 1 (settings, line 1)".into()),
-        ("[asks]\nmax_retries = \"many\"".into(), "asks.max_retries: must be an integer, not string \"many\" (settings, line 2)".into()),
-        ("[groups.a]\nroutes = \"web\"".into(), "groups.a.routes: must be a list, not string \"web\" (settings, line 2)".into()),
-        ("[groups.a]\nroutes = [\"web\"]".into(), "groups.a.routes[0]: must be a table of keys, not string \"web\" (settings, line 2)".into()),
+        ("[asks]\nmax_retries = \"many\"".into(), "asks.max_retries: must be an integer, not a text (settings, line 2)".into()),
+        ("[groups.a]\nroutes = \"web\"".into(), "groups.a.routes: must be a list, not a text (settings, line 2)".into()),
+        ("[groups.a]\nroutes = [\"web\"]".into(), "groups.a.routes[0]: must be a table of keys, not a text (settings, line 2)".into()),
+        ("[web]\npeople = [{ groups = [\"a\"] }]".into(), "web.people[0].name: missing: write name = ... (settings, line 2)".into()),
+        ("[web]\npeople = [{ name = \"ann\", token = \"0123456789abcdef0123456789abcdef\", groups = [\"a b\"] }]".into(), "web.people[0].groups[0]: 1-64 of A-Z a-z 0-9 _ -, the first a letter or digit (settings, line 2)".into()),
+        ("[groups.a]\nsession = { start = { command = [[\"x\"]] } }".into(), "groups.a.session.start.command[0]: must be a string, not sequence (settings, line 2)".into()),
+        ("slack = \"xoxb-secret\"".into(), "slack: must be a table of keys, not a text (settings, line 1)".into()),
+        ("[web]\npeople = [\"ann\", { name = \"bob\" }]".into(), "web.people[0]: must be a table of keys, not a text (settings, line 2)".into()),
         ("[http]\nallowed_hosts = 5".into(), "http.allowed_hosts: must be a list of texts, like [\"a\", \"b\"] (settings, line 2)".into()),
         // Values.
         ("[asks]\ntimeout = \"soon\"".into(), "asks.timeout: \"soon\" is not a duration like \"45s\", \"30m\" or \"24h\" (settings, line 2)".into()),

@@ -256,7 +256,7 @@ struct HeldSignals(SigSet);
 
 impl HeldSignals {
     fn hold() -> anyhow::Result<Self> {
-        let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]);
+        let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
         let before = signals.thread_swap_mask(SigmaskHow::SIG_BLOCK).context("cannot hold signals back")?;
         Ok(Self(before))
     }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Another daemon holds the state folder (`EX_TEMPFAIL` of sysexits.h).
 pub(super) const HELD: u8 = 75;
@@ -84,24 +84,31 @@ impl Serve {
             None => token_file.display().to_string(),
         };
         let stop = super::stop_on_signals()?;
+        let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
         drop(held);
         if settings.postgres.url.is_some() {
             // It may have to stand by for long, and is well while it does.
             systemd::tell(&[NotifyState::Ready]);
         }
         let mut beside = pin!(systemd::follow(Clock::system(), stop.clone()));
-        let daemon = tokio::select! {
-            daemon = Daemon::open_with(CHANNELS, systemd::sockets()?, settings, Clock::system()) => daemon,
-            () = stop.cancelled() => {
-                tracing::info!("askd has stopped");
-                return Ok(());
+        let mut opening = pin!(Daemon::open_with(CHANNELS, systemd::sockets()?, settings, Clock::system()));
+        let daemon = loop {
+            tokio::select! {
+                daemon = &mut opening => break daemon,
+                Some(()) = hangup.recv() => {
+                    tracing::warn!("told to reload before it is ready; restart it to have the settings read again");
+                }
+                () = stop.cancelled() => {
+                    tracing::info!("askd has stopped");
+                    return Ok(());
+                }
+                () = &mut beside => return Ok(()),
             }
-            () = &mut beside => return Ok(()),
         };
         let daemon = daemon.map_err(|error| exit(&error))?;
         self.note_settings(&state);
         let url = if by_port { format!("http://{}", crate::host::settings::reachable(daemon.address())) } else { url };
-        self.reload_on_hangup(&daemon)?;
+        self.reload_on_hangup(&daemon, hangup);
         let (address, token) = (daemon.address(), daemon.token().clone());
         let ready = || {
             tracing::info!(version = env!("CARGO_PKG_VERSION"), data_dir = %data_dir.display(), listen = %address, "askd is ready");
@@ -132,8 +139,7 @@ impl Serve {
         }
     }
 
-    fn reload_on_hangup(&self, daemon: &Daemon) -> anyhow::Result<()> {
-        let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
+    fn reload_on_hangup(&self, daemon: &Daemon, mut hangup: Signal) {
         let (files, current) = (self.config.clone(), daemon.current().clone());
         #[expect(clippy::disallowed_methods, reason = "listens for as long as the process lives")]
         tokio::spawn(async move {
@@ -162,7 +168,6 @@ impl Serve {
                 systemd::tell(&[NotifyState::Ready]);
             }
         });
-        Ok(())
     }
 }
 

@@ -3,7 +3,10 @@
 
 use super::Findings;
 use super::probe::Probe;
+use crate::host::channel::whatsapp::{REMEMBERED, last_wrote};
 use crate::host::settings::{Settings, WhatsappSettings};
+#[cfg(feature = "postgres")]
+use crate::host::store::document_of;
 use askd_core::{ChannelName, Time};
 use reqwest::Url;
 use secrecy::ExposeSecret as _;
@@ -192,15 +195,16 @@ async fn template(found: &mut Findings, meta: &Meta<'_>, account: &str) {
 }
 
 /// For how long askd can write to each person without a template.
-pub(super) fn windows(found: &mut Findings, whatsapp: &WhatsappSettings, settings: &Settings, now: Time) {
-    let file = settings.data_dir.join("state/channels/whatsapp.json");
-    let kept: Value =
-        std::fs::read(file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
-    let wrote = &kept["numbers"][&whatsapp.phone_number_id]["last_inbound"];
+pub(super) async fn windows(found: &mut Findings, whatsapp: &WhatsappSettings, settings: &Settings, now: Time) {
+    let remembered = remembered(settings).await;
     let routes = settings.routes_to(ChannelName::WHATSAPP);
     for chat in routes.iter().map(|route| route.chat.as_str()).collect::<BTreeSet<&str>>() {
         let check = format!("whatsapp window {chat}");
-        let last: Option<Time> = serde_json::from_value(wrote[chat].clone()).ok();
+        let Ok(remembered) = &remembered else {
+            found.not_checked(check, "database");
+            continue;
+        };
+        let last = last_wrote(remembered, &whatsapp.phone_number_id, chat);
         let left = last.map_or(Duration::ZERO, |last| (last + WINDOW).since(now));
         if !left.is_zero() {
             found.ok(check, format!("open for {} more hours", left.as_secs() / 3_600));
@@ -211,4 +215,15 @@ pub(super) fn windows(found: &mut Findings, whatsapp: &WhatsappSettings, setting
             found.ok(check, "closed: the template opens it");
         }
     }
+}
+
+/// What the daemon remembers of people.
+async fn remembered(settings: &Settings) -> Result<Value, String> {
+    #[cfg(feature = "postgres")]
+    if let Some(url) = &settings.postgres.url {
+        let bytes = document_of(url.expose_secret(), REMEMBERED).await?;
+        return Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default());
+    }
+    let bytes = std::fs::read(settings.state_dir().join(REMEMBERED));
+    Ok(bytes.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default())
 }

@@ -19,7 +19,7 @@ pub(super) async fn check(
 ) {
     number(found, probe, whatsapp).await;
     meta::check(found, probe, whatsapp).await;
-    meta::windows(found, whatsapp, settings, probe.clock.now());
+    meta::windows(found, whatsapp, settings, probe.clock.now()).await;
     if !runs {
         found.not_checked("whatsapp webhook", "daemon");
         return found.not_checked("whatsapp signature", "daemon");

@@ -13,6 +13,7 @@ use crate::sabotage::on;
 use askd_core::{AskId, Left, Time};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 /// The file's name below `state/channels/`.
-const FILE: &str = "channels/whatsapp.json";
+pub(in crate::host) const FILE: &str = "channels/whatsapp.json";
 /// The customer service window: how long after a person's message they may be written to freely.
 const WINDOW: Duration = Duration::from_secs(24 * 3600);
 /// A window counts as closed this long before its end: what is sent has to arrive within it.
@@ -88,6 +89,12 @@ impl About {
             Self::Ask(_) | Self::Nothing(()) => None,
         }
     }
+}
+
+/// When the person with this id last wrote, by what a daemon remembers of this number of the business.
+pub(in crate::host) fn last_wrote(remembered: &Value, number: &str, id: &str) -> Option<Time> {
+    let known: Known = serde_json::from_value(remembered["numbers"][number].clone()).ok()?;
+    known.same.all(&[id.to_owned()]).iter().filter_map(|id| known.last_inbound.get(id)).max().copied()
 }
 
 /// A text that a person has to be sent yet. It is stored with the message that it replies to: Meta does not send that one

@@ -46,6 +46,7 @@ use async_trait::async_trait;
 use axum::Router;
 use callback_data::CallbackData;
 use contacts::Contacts;
+pub(in crate::host) use contacts::{FILE as REMEMBERED, last_wrote};
 use jiff::Zoned;
 use jiff::tz::TimeZone;
 use outbox::Outbox;

@@ -1,12 +1,26 @@
 //! Documents as rows.
 
-use super::database::{query, scalar};
+use super::database::{Work, query, scalar};
+use super::look::from_outside;
 use super::rates::InRates;
 use super::{CLEAN, Durable, Shared};
 use crate::host::store::marks::MARK;
 use crate::host::store::{Documents, Rates, aside};
 use std::io;
 use std::sync::Arc;
+
+/// Reads a document from outside the daemon.
+pub async fn document_of(url: &str, name: &'static str) -> Result<Option<Vec<u8>>, String> {
+    let read: Work<Option<Vec<u8>>> = Arc::new(move |connection| {
+        Box::pin(async move {
+            if !scalar::<bool>("select to_regclass('askd.documents') is not null").fetch_one(&mut *connection).await? {
+                return Ok(None);
+            }
+            scalar("select bytes from askd.documents where name = $1").bind(name).fetch_optional(connection).await
+        })
+    });
+    from_outside(url, |connections| async move { connections.read(true, read).await }).await
+}
 
 /// Documents in PostgreSQL.
 #[derive(Debug)]

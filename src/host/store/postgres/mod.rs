@@ -23,6 +23,7 @@ mod shared;
 mod tables;
 
 pub use audit::lines_of;
+pub use documents::document_of;
 pub use look::look;
 pub use opening::{Turn, Waiting};
 pub use pins::{Moved, move_group};

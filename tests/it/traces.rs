@@ -2,6 +2,7 @@
 //! took the answer, also over a restart; and without a collector nothing waits.
 
 use crate::harness::{SOON, World, within};
+use crate::remote::Remote;
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
@@ -78,6 +79,22 @@ fn each_question_is_one_trace_from_the_request_to_taken() {
     };
     assert_eq!(attributes(&show), ["askd.group=g", "askd.channel=web"]);
     assert_eq!(attributes(&whole), ["askd.group=g", "askd.status=answered", "askd.reason=user", "askd.channel=api"]);
+}
+
+/// The same for an agent that has no folder.
+#[test]
+fn a_question_over_http_is_one_trace_too() {
+    let (url, spans) = collector();
+    let remote = Remote::of(World::empty().config(&format!("[traces]\nendpoint = \"{url}/\"\n")));
+    let agent = remote.agent("g");
+    assert_eq!(agent.ask("r1", "Deploy?").0, 201);
+    let ask = remote.world.open_of("r1");
+    let answers = json!({ask["questions"][0]["id"].as_str().unwrap(): "yes"});
+    assert_eq!(remote.world.answer(&ask, &answers).0, 200);
+    agent.outcome("r1");
+    assert_eq!(agent.taken("r1"), 204);
+    let names: Vec<Value> = (0..3).map(|_| spans.recv_timeout(SOON).expect("a span")["name"].clone()).collect();
+    assert_eq!(names, ["answer", "deliver", "ask"]);
 }
 
 #[test]

@@ -158,6 +158,9 @@ impl AskState {
         }
         waiter.response.take();
         *taken_by = Some(by);
+        if waiter.told != Told::Elsewhere {
+            cx.note(Fact::Taken(request_id.clone()));
+        }
         self.was_taken(index, cx);
         true
     }

@@ -131,11 +131,7 @@ impl Status {
         let mut reasons: Vec<String> = away.map(|(name, _)| format!("{} is away", name.title())).collect();
         reasons.extend(self.not_running().into_iter().map(|name| format!("{} does not run", name.title())));
         reasons.extend(self.agents.problem().map(|_| "agents cannot ask over HTTP".to_owned()));
-        let behind = ctx.clock().behind();
-        if Duration::from_millis(behind.unsigned_abs()) > OFF {
-            let (seconds, how) = (behind.unsigned_abs() / 1000, if behind > 0 { "behind" } else { "ahead of" });
-            reasons.push(format!("its clock is {seconds} s {how} the database's"));
-        }
+        reasons.extend(self.clock_is_off());
         match hung {
             0 => {}
             1 => reasons.push("the folder of a group does not answer".to_owned()),
@@ -155,7 +151,8 @@ impl Status {
         let channels: Vec<ChannelView> = self.channels.standing().map(ChannelView::of).collect();
         let groups = self.groups(&overview);
         let mut problems: Vec<ProblemView> =
-            judged.as_ref().err().map(|why| ProblemView::of_daemon(why)).into_iter().collect();
+            judged.as_ref().err().map(|why| ProblemView::of_daemon(why, self.broker.place())).into_iter().collect();
+        problems.extend(self.clock_is_off().map(ProblemView::of_clock));
         problems.extend(self.agents.problem().map(ProblemView::of_agents));
         problems.extend(channels.iter().filter_map(ProblemView::of_channel));
         problems.extend(self.not_running().into_iter().map(ProblemView::of_missing));
@@ -199,6 +196,14 @@ impl Status {
         metrics.text(of_groups(|tally| tally.open), of_groups(|tally| tally.uncollected), up.collect())
     }
 
+    /// How far the daemon's time of day is off the database's, if that is too far.
+    fn clock_is_off(&self) -> Option<String> {
+        let behind = self.ctx.clock().behind();
+        let (seconds, how) = (behind.unsigned_abs() / 1000, if behind > 0 { "behind" } else { "ahead of" });
+        let off = format!("its clock is {seconds} s {how} the database's");
+        (Duration::from_millis(behind.unsigned_abs()) > OFF).then_some(off)
+    }
+
     /// The channels of routes that a reload brought, and that the daemon was started without.
     fn not_running(&self) -> BTreeSet<ChannelName> {
         let settings = self.broker.settings();
@@ -237,15 +242,20 @@ impl Status {
 }
 
 impl ProblemView {
-    fn of_daemon(why: &str) -> Self {
+    fn of_daemon(why: &str, place: &str) -> Self {
         let line = format!("askd cannot take questions and answers: {why}");
         let fix = match why {
             "stopping" | "starting" => "wait a moment",
             _ if why.starts_with("loading") => "wait until the stored questions are read",
-            "the database cannot be written" => "look at the PostgreSQL server; askd goes on as soon as it answers",
+            _ if place == "the database" => "look at the PostgreSQL server; askd goes on as soon as it answers",
             _ => "look at the disk of the data folder (df -h, df -i, dmesg); the log says more",
         };
         Self { kind: "daemon", about: None, line, fix: fix.to_owned(), since: None }
+    }
+
+    fn of_clock(off: String) -> Self {
+        let fix = "sudo timedatectl set-ntp true".to_owned();
+        Self { kind: "daemon", about: None, line: off, fix, since: None }
     }
 
     fn of_agents(Problem { since, why, fix }: Problem) -> Self {

@@ -717,9 +717,15 @@ fn settings_of_groups_are_reloaded_on_hangup() {
     within(SOON, "the settings to be read", || world.log().contains("reloaded the group settings").then_some(()));
     stranger.ask_framework("r2");
     world.open_of("r2");
-    std::fs::write(world.dir.path().join("askd.toml"), "nonsense = 1\n").unwrap();
-    world.signal(rustix::process::Signal::HUP);
-    within(SOON, "the complaint", || world.log().contains("stay as they were").then_some(()));
+    for (wrong, complaint) in [
+        ("nonsense = 1\n", "unknown key \"nonsense\""),
+        ("[web]\npeople = [{ token_file = \"/f\" }]\n", "web.people[0].name: missing"),
+    ] {
+        std::fs::write(world.dir.path().join("askd.toml"), wrong).unwrap();
+        world.signal(rustix::process::Signal::HUP);
+        within(SOON, "the complaint", || world.log().contains(complaint).then_some(()));
+        assert!(world.log().contains("stay as they were"));
+    }
     stranger.ask_framework("r3");
     world.open_of("r3");
 }

@@ -4,6 +4,7 @@
 use crate::command_line::{as_another, of_another};
 use crate::daemon::{Beside, Others};
 use crate::harness::{SOON, World, askd, choice, names, within};
+use crate::ports::free_port;
 use crate::remote::{Agent, Remote};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -254,6 +255,52 @@ fn the_doctor_looks_at_the_database() {
     let told = examined(&host.world);
     assert!(told.contains("not currently accepting connections") && told.contains("pg_hba.conf"), "{told}");
     database.away(false);
+}
+
+/// What is remembered of people stands in the database, too.
+#[test]
+fn the_doctor_knows_from_the_database_who_has_written() {
+    let Some(database) = Database::found() else { return };
+    let mut host = host(&database, "host-a");
+    host.world.start();
+    let remembered =
+        r#"{"v": 1, "numbers": {"106": {"last_inbound": {"US.1": "NOW"}, "same": {"US.1": "15550009999"}}}}"#;
+    let now = database.query("select to_char(now() at time zone 'utc', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')").remove(0);
+    let remembered = remembered.replace("NOW", &now);
+    database.query(&format!(
+        "insert into askd.documents (name, bytes) values ('channels/whatsapp.json', convert_to('{remembered}', 'UTF8'))"
+    ));
+    let settings = host.world.dir.path().join("askd.toml");
+    let known = fs::read_to_string(&settings).unwrap();
+    let closed = free_port();
+    let whatsapp = format!(
+        "\n[whatsapp]\naccess_token = \"a\"\napp_secret = \"b\"\nverify_token = \"c\"\nphone_number_id = \"106\"\n\
+         api_url = \"http://127.0.0.1:{closed}\"\n[groups.ada]\nroutes = [{{ channel = \"whatsapp\", chat = \"15550009999\" }}]\n"
+    );
+    fs::write(&settings, known + &whatsapp).unwrap();
+    let told = || {
+        let mut command = askd();
+        command.args(["doctor", "--config"]).arg(&settings).env("ASKD__DATA_DIR", host.world.data());
+        let told = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        told.lines().find(|line| line.contains("whatsapp window")).unwrap_or(&told).to_owned()
+    };
+    assert!(told().contains("open for 23 more hours"), "{}", told());
+    database.away(true);
+    assert!(told().contains("not checked"), "{}", told());
+    database.away(false);
+}
+
+#[test]
+fn a_daemon_that_waits_for_its_database_outlives_a_reload() {
+    let Some(database) = Database::found() else { return };
+    let mut host = host(&database, "host-a");
+    database.away(true);
+    host.world.start_waiting();
+    within(SOON, "the daemon to stand by", || (readyz(&host).0 == 503).then_some(()));
+    host.world.signal(Signal::HUP);
+    within(SOON, "word of it", || host.world.log().contains("told to reload before it is ready").then_some(()));
+    database.away(false);
+    within(SOON, "the daemon to serve", || (readyz(&host).0 == 200).then_some(()));
 }
 
 #[test]

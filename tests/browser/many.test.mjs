@@ -198,6 +198,56 @@ describe('what an agent wrote and a person types', () => {
     await visible(button(one, 'Show all'));
   });
 
+  test('what is nested thousands of times, or written to take long to read, is laid out at once', async (t) => {
+    // The longest that a text may be, and each of these as far as it goes.
+    const LONGEST = 3000;
+    const full = (text) => text.repeat(LONGEST).slice(0, LONGEST - 2);
+    const stairs = (mark) => Array.from({ length: 74 }, (_, depth) => `${' '.repeat(depth)}${mark}`).join('\n');
+    const lines = Array.from({ length: 50 }, (_, depth) => `${'>'.repeat(depth)} x`).join('\n');
+    const texts = [
+      ...['>', '> ', '*', '**', '* ', '**a ', '*a', '__**', '_', '[', '`', '` ', '`a', '~', '#', '# ', '- ', '-', '1. ', '|', '| ', '\n>', '\n- ', '\n\n', '\t', '- > '].map((text) => `${full(text)} x`),
+      `${'`'.repeat(1500)}${' `a'.repeat(490)}`, Array.from({ length: 70 }, (_, size) => `a${'`'.repeat(size)}`).join(''),
+      // `.` does not match the line separator in it.
+      `# ${' '.repeat(2900)}x\u2028x`, `- ${' '.repeat(2900)}x\u2028x`, `> ${' '.repeat(2900)}x\u2028x`, `~~~${' '.repeat(1400)}${'a'.repeat(1400)}\``,
+      stairs('- x'), stairs('1. x'), lines,
+    ];
+    const quotes = await daemon.asked({ context: `${'>'.repeat(2900)} x`, questions: [FRAMEWORK] });
+    const most = await daemon.asked({ context: texts[1], questions: Array.from({ length: 10 }, (_, index) => ({ question: `${index}${full(['**a ', '`a', '[', '*'][index % 4])}` })) });
+    await open();
+    const began = Date.now();
+    for (const ask of [quotes, most]) await visible(card(page, ask));
+    t.diagnostic(`both cards after ${Date.now() - began} ms`);
+    await noSidewaysScroll();
+    await button(card(page, quotes), /^React/).press('Enter');
+    await daemon.response(quotes.request_id);
+    const slow = await page.evaluate(async (all) => {
+      const { background, inline } = await import('./markdown.js');
+      const times = [];
+      for (const text of all) {
+        const before = performance.now();
+        const box = background(text);
+        const line = document.createElement('p');
+        line.append(...inline(text));
+        document.body.append(box, line);
+        box.firstChild.classList.remove('folded');
+        box.getBoundingClientRect();
+        let depth = 0;
+        for (const node of box.querySelectorAll('*')) {
+          let deep = 0;
+          for (let at = node; at !== box; at = at.parentNode) deep += 1;
+          depth = Math.max(depth, deep);
+        }
+        times.push({ text: text.slice(0, 6), ms: Math.round(performance.now() - before), depth });
+        box.remove();
+        line.remove();
+      }
+      return times.sort((one, other) => other.ms - one.ms);
+    }, texts);
+    t.diagnostic(JSON.stringify(slow.slice(0, 5)));
+    assert.ok(slow[0].ms < 2000, JSON.stringify(slow.slice(0, 5)));
+    assert.ok(Math.max(...slow.map(({ depth }) => depth)) < 40, JSON.stringify(slow));
+  });
+
   test('who types is given two minutes more, once', async () => {
     const ask = await daemon.asked({ questions: [{ question: 'What should the note say?' }], timeoutMs: 10000 });
     await open();

@@ -3,10 +3,14 @@
 
 import { el } from './dom.js';
 
+// Deeper quotes and lists are not laid out: each level is an element in an element, and thousands of them end a browser's tab.
+const DEEPEST = 8;
+
+// `s`: a line may have a line separator of Unicode in it; a search that fails there would begin anew at each space before it.
 const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([\w+-]*)[^`]*$/;
-const HEADING = /^ {0,3}#{1,6}\s+(.*?)\s*#*$/;
-const ITEM = /^(\s*)(?:([-*+•])|(\d{1,9})[.)])\s+(.*)$/;
-const QUOTE = /^ {0,3}>\s?(.*)$/;
+const HEADING = /^ {0,3}#{1,6}\s+(.*?)\s*#*$/s;
+const ITEM = /^(\s*)(?:([-*+•])|(\d{1,9})[.)])\s+(.*)$/s;
+const QUOTE = /^ {0,3}>\s?(.*)$/s;
 const RULE = /^ {0,3}([-*_])(?: *\1){2,} *$/;
 const TABLE = /^\s*\|.*\|\s*$/;
 const INDENTED = /^(?: {4}|\t)/;
@@ -44,16 +48,17 @@ function code(lines, isDiff) {
 }
 
 // The blocks of these lines. Each branch takes its lines off `at`.
-function blocks(lines) {
+function blocks(lines, depth = 0) {
   const made = [];
   let at = 0;
+  const isQuote = (line) => depth < DEEPEST && QUOTE.test(line);
   const take = (fits) => {
     const from = at;
     while (at < lines.length && fits(lines[at], at)) at += 1;
     return lines.slice(from, at);
   };
   const starts = (line, index) =>
-    FENCE.test(line) || HEADING.test(line) || ITEM.test(line) || QUOTE.test(line) || RULE.test(line) || TABLE.test(line) || startsDiff(line, index);
+    FENCE.test(line) || HEADING.test(line) || ITEM.test(line) || isQuote(line) || RULE.test(line) || TABLE.test(line) || startsDiff(line, index);
   const startsDiff = (line, index) => DIFF_START.test(line) && (!line.startsWith('--- ') || /^\+\+\+ \S/.test(lines[index + 1] ?? ''));
   while (at < lines.length) {
     const line = lines[at];
@@ -73,7 +78,7 @@ function blocks(lines) {
     } else if (RULE.test(line)) {
       made.push(el('hr'));
       at += 1;
-    } else if (QUOTE.test(line)) made.push(el('div', { class: 'quoted' }, ...blocks(take((text) => QUOTE.test(text)).map((text) => QUOTE.exec(text)[1]))));
+    } else if (isQuote(line)) made.push(el('div', { class: 'quoted' }, ...blocks(take(isQuote).map((text) => QUOTE.exec(text)[1]), depth + 1)));
     else if (ITEM.test(line)) made.push(list(take((text) => ITEM.test(text) || (/^\s+\S/.test(text) && !FENCE.test(text)))));
     else made.push(said('p', {}, ...inline(take((text, index) => text.trim() !== '' && (text === line || !starts(text, index))).join('\n'))));
   }
@@ -81,16 +86,16 @@ function blocks(lines) {
 }
 
 // Items as deep as the first one, each with what is indented further below it.
-function list(lines) {
+function list(lines, depth = 0) {
   const [, indent, , number] = ITEM.exec(lines[0]);
   const items = [];
   for (const line of lines) {
     const item = ITEM.exec(line);
-    if (item && (items.length === 0 || item[1].length <= indent.length)) items.push({ text: [item[4]], inner: [] });
+    if (item && (items.length === 0 || depth === DEEPEST || item[1].length <= indent.length)) items.push({ text: [item[4]], inner: [] });
     else if (item || items.at(-1).inner.length > 0) items.at(-1).inner.push(line);
     else items.at(-1).text.push(line.trim());
   }
-  const made = items.map(({ text, inner }) => said('li', {}, ...inline(text.join('\n')), inner.length > 0 ? list(inner) : null));
+  const made = items.map(({ text, inner }) => said('li', {}, ...inline(text.join('\n')), inner.length > 0 ? list(inner, depth + 1) : null));
   return number === undefined ? el('ul', {}, ...made) : el('ol', { start: number }, ...made);
 }
 

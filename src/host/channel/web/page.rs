@@ -40,6 +40,7 @@ const FILES: &[(&str, &str, &[u8])] = files! {
     "/moves.js" => "moves.js", SCRIPT;
     "/notify.js" => "notify.js", SCRIPT;
     "/settled.js" => "settled.js", SCRIPT;
+    "/tabs.js" => "tabs.js", SCRIPT;
     "/words.js" => "words.js", SCRIPT;
     "/health.js" => "health.js", SCRIPT;
     "/history.js" => "history.js", SCRIPT;

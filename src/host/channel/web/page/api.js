@@ -10,6 +10,8 @@ const CALL_LIMIT_MS = 20000;
 
 let token = null;
 let verified = false;
+// Whom the daemon takes this page for.
+let name = null;
 
 // What went wrong, in a sentence for people. `status` is 0 when there was no reply at all.
 export class Problem extends Error {
@@ -140,7 +142,14 @@ export async function* listAsks() {
 }
 
 // Who this page speaks for: `{ name, groups, push_key }`; no name if nobody is let in without a token.
-export const whoAmI = async () => (await call('api/v1/me')).body;
+export async function whoAmI() {
+  const { body } = await call('api/v1/me');
+  name = body.name;
+  return body;
+}
+
+// What tells the pages of one person from those of another.
+export const caller = () => token ?? name;
 
 export const status = async () => (await call('api/v1/status')).body;
 

@@ -67,6 +67,20 @@ describe('who reads the inbox', () => {
     assert.deepEqual((await daemon.response(ask.request_id, 'writer')).answers, { [QUESTION.question]: 'No' });
   });
 
+  test('a question that a person may see again is open again with what they have typed', async () => {
+    const ask = await daemon.asked({ questions: [{ question: 'Why this?' }] }, 'writer');
+    await open(asAnn());
+    await card(page, ask).getByRole('textbox').fill('half a thought');
+    await daemon.reload(text(ANN, ['research']));
+    await visible(card(page, ask).getByText('What you had entered here:'));
+    await daemon.reload(text(ANN, ['research', 'writer']));
+    await visible(button(card(page, ask), 'Submit'));
+    assert.equal(await card(page, ask).getByRole('textbox').inputValue(), 'half a thought');
+    await button(card(page, ask), 'Submit').press('Enter');
+    assert.deepEqual((await daemon.response(ask.request_id, 'writer')).answers, { 'Why this?': 'half a thought' });
+    await visible(done(page, ask));
+  });
+
   test('a token that was replaced costs no tab what was typed', async () => {
     const asks = [];
     for (const question of ['Why this?', 'Why that?']) asks.push(await daemon.asked({ questions: [{ question }] }));

@@ -164,6 +164,8 @@ export function openCard(firstAsk, { settled, unreached }) {
   function update(newer = ask) {
     ask = newer;
     const open = ask.state === 'open';
+    // It was only gone from here.
+    if (open) settledMeanwhile = null;
     asks.textContent = open ? 'asks' : 'asked';
     // Where else it stands; the inbox is here, and what could not be shown there stands here alone.
     channel.hidden = ask.channel === 'web' || (open && Boolean(ask.cause_line));

@@ -87,6 +87,7 @@ document.addEventListener('visibilitychange', report);
 const moves = watchMoves();
 
 const isOpen = (ask) => ask.state === 'open';
+const isGone = (ask) => ask?.outcome?.status === 'gone';
 
 // How far an ask is in its life, which goes one way only: open, timed out but still answerable, over, answered after that.
 function progress(ask) {
@@ -129,8 +130,10 @@ function addLateCard(ask) {
 
 function whenSettled(ask, { here, focused }) {
   const next = removeCard(ask.id);
+  const known = asks.get(ask.id);
+  if (isGone(ask) && known && isOpen(known)) list.take(known);
   // What the stream has said meanwhile is newer than the reply to our own call.
-  if (progress(ask) > progress(asks.get(ask.id) ?? ask) || !asks.has(ask.id)) asks.set(ask.id, ask);
+  else if (!known || progress(ask) > progress(known)) asks.set(ask.id, ask);
   show();
   const waiting = openCount();
   if (here) announce(`${endedHow(outcomeOf(ask))} ${waiting === 0 ? 'Nothing else waits for an answer.' : `${waiting} more waiting.`}`);
@@ -148,13 +151,16 @@ function whenUnreached({ status, message }) {
 function take(ask) {
   const known = asks.get(ask.id);
   // What this person may see again was only gone from here.
-  const before = known?.outcome?.status === 'gone' ? undefined : known;
+  const wasGone = isGone(known);
+  const before = wasGone ? undefined : known;
   // Nothing goes back: a list that was on its way meanwhile can only be older. Neither does the end of a block.
   if (before && progress(ask) < progress(before)) return false;
   if (before?.block && (before.block.times > ask.block.times || (!isBlocked(before) && isBlocked(ask)))) return false;
   asks.set(ask.id, ask);
   const card = cards.get(ask.id);
   if (isOpen(ask)) {
+    // Its card says that it is over; another one takes its place, with what was typed.
+    if (wasGone && card && !card.isOpen()) dropCard(ask.id);
     list.take(ask);
     return loaded && (!before || (ask.attempt > before.attempt && !ask.viewed));
   }

@@ -181,6 +181,22 @@ describe('an ask that timed out and can still be answered', () => {
     assert.deepEqual([late, answer.answers], [true, { [NOTE.question]: 'Half a thought' }]);
   });
 
+  whole('goes below from a list of many as soon as somebody goes on to another one', async () => {
+    const others = [];
+    for (let index = 0; index < 6; index += 1) others.push(await daemon.asked({ questions: [{ ...FRAMEWORK, question: `Which for part ${index}?` }] }));
+    const ask = await daemon.asked({ questions: [FRAMEWORK], ...LATER });
+    await open();
+    const line = (of) => page.locator(`.item[data-ask="${of.id}"] button.brief`);
+    await line(ask).press('Enter');
+    await visible(stillAnswerable(ask), 60000);
+    assert.equal(await line(ask).locator('time').textContent(), 'Timed out');
+    await line(others[3]).click();
+    await visible(section().locator(`article#ask-${ask.id}`));
+    assert.equal(await page.locator('#waiting .item').count(), 6);
+    await press(button(card(page, ask), 'Vue'));
+    await visible(done(page, ask).getByText('Answered after the timeout'));
+  });
+
   whole('is not dismissed any more, and the focus is not lost with the button', async () => {
     const ask = await daemon.asked({ questions: [FRAMEWORK], ...LATER });
     await open();

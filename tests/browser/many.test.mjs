@@ -162,6 +162,33 @@ describe('many open questions', () => {
     assert.deepEqual(answers, []);
   });
 
+  test('one that was answered elsewhere is not taken for an open one', async () => {
+    const asks = await eight();
+    await open();
+    const part = (number) => ({ [`Which framework for part ${number}?`]: 'Vue' });
+    await folded(asks[2]).click();
+    await until('the focus on it', () => page.evaluate((id) => document.activeElement.closest(`#ask-${id}`) !== null, asks[2].id));
+    await daemon.answerElsewhere(asks[2], part(2));
+    await visible(card(page, asks[2]).getByText('Answered by the operator on the command line: Vue'));
+    assert.equal(await folded(asks[2]).locator('time').textContent(), 'Answered');
+    await folded(asks[4]).click();
+    await visible(done(page, asks[2]));
+    assert.equal(await item(asks[2]).count(), 0);
+    assert.equal(await page.locator('#waiting .item').count(), 7);
+    // What somebody has typed stays to be copied.
+    await card(page, asks[4]).getByRole('textbox').fill('Half a thought');
+    await daemon.answerElsewhere(asks[4], part(4));
+    await visible(card(page, asks[4]).getByText('What you had entered here:'));
+    await folded(asks[5]).click();
+    await visible(folded(asks[4]).getByText('not sent'));
+    await until('its end', async () => (await folded(asks[4]).locator('time').textContent()) === 'Answered');
+    await folded(asks[4]).click();
+    assert.equal(await card(page, asks[4]).getByLabel('What you had entered here:').inputValue(), 'Half a thought');
+    await button(card(page, asks[4]), 'Close').press('Enter');
+    await visible(done(page, asks[4]));
+    assert.equal(await page.locator('#waiting .item').count(), 6);
+  });
+
   test('a link leads to one of them, whether it is open or not', async () => {
     const asks = await eight();
     await daemon.answerElsewhere(asks[0], { 'Which framework for part 0?': 'Vue' });

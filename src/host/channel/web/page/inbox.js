@@ -107,7 +107,12 @@ function dropCard(id) {
   cards.delete(id);
 }
 
-const list = openList({ cards, open: makeCard, drop: dropCard, watch: viewer, inView: isItemInView });
+function whenOver(ids) {
+  for (const id of ids) inView.delete(id);
+  show();
+}
+
+const list = openList({ cards, open: makeCard, drop: dropCard, over: whenOver, watch: viewer, inView: isItemInView });
 
 // Takes an ask off the page. Returns what comes in its place: the id of an open one, or an element.
 function removeCard(id) {
@@ -176,7 +181,10 @@ function take(ask) {
   if (!card.settledElsewhere(ask)) {
     removeCard(ask.id);
     announce(`${endedHow(outcomeOf(ask))} ${note ?? ''}`.trim());
-  } else if (timedOut) announce(`${endedHow(ask.outcome)} ${note ?? ''}`);
+  } else {
+    list.end(ask);
+    if (timedOut) announce(`${endedHow(ask.outcome)} ${note ?? ''}`);
+  }
   return false;
 }
 

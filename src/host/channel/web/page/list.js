@@ -3,7 +3,7 @@
 // chips narrow the list down. It deliberately never drops a card that holds unsent words; folding only hides it.
 
 import { byId, el, said } from './dom.js';
-import { exact, left } from './words.js';
+import { ending, exact, left, outcomeOf } from './words.js';
 
 // With this many questions the cards fold to lines; they unfold once no more than FEW are left, so that a list around the
 // border does not change its shape with each answer.
@@ -11,9 +11,9 @@ const MANY = 6;
 const FEW = 2;
 const BESIDE = window.matchMedia('(min-width: 1000px)');
 
-// `cards`: the cards by id, those of other lists among them; `open(ask)` makes one, `drop(id)` takes one away; `watch`
-// observes which items are in view.
-export function openList({ cards, open, drop, watch, inView }) {
+// `cards`: the cards by id, those of other lists among them; `open(ask)` makes one, `drop(id)` takes one away; `over(ids)`: these
+// have left the list because they are not open any more; `watch` observes which items are in view.
+export function openList({ cards, open, drop, over, watch, inView }) {
   const items = new Map();
   const chips = new Map();
   let many = false;
@@ -45,9 +45,21 @@ export function openList({ cards, open, drop, watch, inView }) {
     cards.get(ask.id)?.update(ask);
   }
 
+  // It ended, and its card stays to say so, or to be answered late.
+  function end(ask) {
+    const item = items.get(ask.id);
+    if (!item) return;
+    item.ask = ask;
+    tickOne(item);
+  }
+
   // Takes one away, whichever list it is in. Returns the one that comes in its place in this list, if any.
   function remove(id) {
     advanced = performance.now();
+    return takeOut(id);
+  }
+
+  function takeOut(id) {
     const item = items.get(id);
     if (!item) return null;
     const order = shown();
@@ -85,16 +97,25 @@ export function openList({ cards, open, drop, watch, inView }) {
       picked = (readers.find(Boolean) ?? visible[0])?.ask.id ?? null;
     }
     document.body.classList.toggle('many', many);
+    const ended = [];
     for (const [id, item] of items) {
       const stands = !many || id === picked;
       if (many) lineFor(item);
       else if (item.line) item.line = item.line.button.remove();
       if (stands && !cards.has(id)) item.element.append(open(item.ask).element);
-      else if (!stands && cards.has(id) && !inUse(id)) drop(id);
+      else if (!stands && cards.has(id) && !inUse(id)) {
+        if (item.ask.state !== 'open' || !cards.get(id).isOpen()) ended.push(id);
+        else drop(id);
+      }
       item.element.classList.toggle('picked', many && stands);
       item.line?.button.setAttribute('aria-expanded', `${stands}`);
       if (item.line) item.line.draft.hidden = stands || !cards.has(id);
     }
+    for (const id of ended) {
+      takeOut(id);
+      drop(id);
+    }
+    if (ended.length > 0) over(ended);
   }
 
   function lineFor(item) {
@@ -116,11 +137,13 @@ export function openList({ cards, open, drop, watch, inView }) {
 
   function tickOne({ ask, line }) {
     if (!line) return;
-    const { text, soon } = ask.answer_by ? left(ask.answer_by) : { text: 'not shown yet', soon: false };
+    const outcome = ask.state === 'open' ? null : outcomeOf(ask);
+    const at = outcome ? outcome.at : ask.answer_by;
+    const { text, soon } = !outcome && at ? left(at) : { text: outcome ? ending(outcome).word : 'not shown yet', soon: false };
     if (line.time.textContent === text) return;
     line.time.textContent = text;
-    line.time.dateTime = ask.answer_by ?? '';
-    line.time.title = ask.answer_by ? exact(ask.answer_by) : '';
+    line.time.dateTime = at ?? '';
+    line.time.title = at ? exact(at) : '';
     line.button.classList.toggle('soon', soon);
   }
 
@@ -228,6 +251,7 @@ export function openList({ cards, open, drop, watch, inView }) {
 
   return {
     take,
+    end,
     remove,
     show,
     focus,

@@ -73,6 +73,18 @@ test('a person sees and answers the questions of their groups, and is named', as
   assert.equal(await page.getByText(later.questions[0].question).count(), 0, 'not even as it happens');
 });
 
+test('a notice on the other pages leads to the question in the inbox', async () => {
+  await open();
+  for (const place of ['History', 'Health']) {
+    await page.getByRole('link', { name: place }).click();
+    const ask = await daemon.asked({ questions: [{ ...FRAMEWORK, question: `Which one for ${place}?` }] }, 'writer');
+    await button(page, 'Go to it').click();
+    await visible(card(page, ask));
+    await until('the focus on it', () => page.evaluate((id) => document.activeElement.id === `ask-${id}`, ask.id));
+    assert.equal(page.url(), `${daemon.url}/`);
+  }
+});
+
 // What is wrong, and what waits: on top of what the daemon says.
 function withTroubles(report, { id, short_id: code }) {
   const since = new Date().toISOString();

@@ -292,6 +292,11 @@ function show() {
 }
 
 function goTo(id) {
+  // From another page, by the link to it.
+  if (byId('inbox').hidden) {
+    window.location.hash = `ask-${id}`;
+    return;
+  }
   if (list.has(id)) {
     list.focus(id);
     return;

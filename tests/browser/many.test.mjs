@@ -286,6 +286,18 @@ describe('what an agent wrote and a person types', () => {
     assert.equal(sent.length, 1);
   });
 
+  test('who types is given more time although the first call for it got lost', async () => {
+    const ask = await daemon.asked({ questions: [{ question: 'What should the note say?' }], timeoutMs: 25000 });
+    await open({ expected: [/ERR_FAILED/, /503/] });
+    const lost = [(route) => route.abort(), (route) => route.fulfill({ status: 503 })];
+    await page.route('**/typing', (route) => (lost.shift() ?? ((call) => call.continue()))(route));
+    await card(page, ask).getByRole('textbox').fill('Half a thought');
+    await visible(card(page, ask).getByText(/Ends soon: 2 min( \d+ s)? left/), 25000);
+    const sent = posts('typing');
+    await page.waitForTimeout(4000);
+    assert.equal(sent.length, 0, 'once is enough');
+  });
+
   test('what was typed outlives a fold, a reload and an answer from elsewhere, and goes with the token', async () => {
     const asks = await eight();
     await open();

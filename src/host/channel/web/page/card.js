@@ -24,6 +24,8 @@ const SURE_MS = 5000;
 
 // With less time left than this, words that were not sent ask for more; the daemon gives it once.
 const HURRY_MS = 60000;
+// That call is made again if it may not have got through.
+const HURRY_AGAIN_MS = 2000;
 
 // `settled(ask, { here, focused })`: it is over and the card can go (`here`: by this card; `focused`: the focus was in it);
 // `unreached(problem)`: a call got no reply, or the token is not taken any more.
@@ -204,8 +206,10 @@ export function openCard(firstAsk, { settled, unreached }) {
   function askForTime() {
     if (hurried || Date.parse(ask.answer_by) - now() > HURRY_MS || !form.entered()) return;
     hurried = true;
-    // The stream tells what came of it; without it, what was typed is kept all the same.
-    reportTyping(ask.id).catch(() => {});
+    // The stream tells what came of it.
+    reportTyping(ask.id).catch(({ status }) => {
+      if (status === 0 || status >= 500) setTimeout(() => { hurried = false; }, HURRY_AGAIN_MS);
+    });
   }
 
   // A click that the page did not take says so.

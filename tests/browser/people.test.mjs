@@ -3,10 +3,12 @@
 import assert from 'node:assert/strict';
 import { createServer, request } from 'node:http';
 import { after, before, describe, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { card, done, openPage, until } from './harness.mjs';
 import { browser, button, daemon, open, page, settings, visible } from './inbox.mjs';
 
 const ANN = 'ann-has-a-token-of-her-own';
+const BOB = 'bob-has-a-token-of-his-own';
 const NEW = 'and-this-is-the-next-one-of-ann';
 const QUESTION = { question: 'Publish the article?', options: ['Yes', 'No'] };
 
@@ -40,7 +42,7 @@ allowed_hosts = ["127.0.0.1:${proxy.address().port}"]
 [web]
 proxy_header = "X-Remote-User"
 trusted_proxies = ["127.0.0.1"]
-people = [{ name = "ann", token = "${token}", groups = ${JSON.stringify(groups)} }]
+people = [{ name = "ann", token = "${token}", groups = ${JSON.stringify(groups)} }, { name = "bob", token = "${BOB}" }]
 `;
 settings(() => text(ANN, ['research', 'writer']));
 
@@ -79,6 +81,28 @@ describe('who reads the inbox', () => {
     await button(card(page, ask), 'Submit').press('Enter');
     assert.deepEqual((await daemon.response(ask.request_id, 'writer')).answers, { 'Why this?': 'half a thought' });
     await visible(done(page, ask));
+  });
+
+  test('who comes second in the inbox is told so, whether their own call got a reply or not', async () => {
+    // The last one is the same person in another browser.
+    const rivals = [['ann', ANN, (route) => route.continue()], ['ann', ANN, (route) => route.abort()], ['bob', BOB, (route) => route.continue()]];
+    await open({ url: `${daemon.url}/#token=${BOB}`, expected: [/409/, /ERR_FAILED/] });
+    for (const [name, token, end] of rivals) {
+      const ask = await daemon.asked({ questions: [QUESTION] });
+      await visible(card(page, ask));
+      await page.route('**/answer', async (route) => {
+        const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
+        const body = JSON.stringify({ answers: { [QUESTION.question]: 'Yes' }, by: 'web' });
+        await fetch(`${daemon.url}/api/v1/asks/${ask.id}/answer`, { method: 'POST', headers, body });
+        // The stream says so before the call ends.
+        await sleep(300);
+        await end(route);
+      });
+      await button(card(page, ask), 'No').press('Enter');
+      await visible(card(page, ask).getByText(`Already answered by ${name} in the web inbox: Yes`));
+      await visible(card(page, ask).getByText('Yours was not used.'));
+      await page.unroute('**/answer');
+    }
   });
 
   test('a token that was replaced costs no tab what was typed', async () => {

@@ -148,6 +148,9 @@ export async function whoAmI() {
   return body;
 }
 
+// As who this page's answers are recorded; `null` as long as nobody has said so.
+export const ownName = () => name;
+
 // What tells the pages of one person from those of another.
 export const caller = () => token ?? name;
 

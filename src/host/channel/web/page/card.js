@@ -2,7 +2,7 @@
 // settled elsewhere. One that timed out keeps its form for as long as a late answer is taken. It deliberately never
 // replaces its form until then: updates touch askd's own lines only.
 
-import { answerAsk, dismissAsk, reportTyping } from './api.js';
+import { answerAsk, dismissAsk, ownName, reportTyping } from './api.js';
 import { el, said, uniqueId } from './dom.js';
 import { draftOf, keepDraft } from './drafts.js';
 import { buildForm } from './form.js';
@@ -37,6 +37,8 @@ export function openCard(firstAsk, { settled, unreached }) {
   // sends it then.
   let unsent = null;
   let resent = false;
+  // A call that got no reply, or was not stored for sure, may have counted all the same.
+  let doubtful = false;
   let hurried = false;
 
   const age = time();
@@ -107,9 +109,11 @@ export function openCard(firstAsk, { settled, unreached }) {
     const over = failure.status === 409 && failure.ask ? failure.ask : settledMeanwhile;
     if (over && isLate(over)) stayLate(over);
     else if (over) {
-      notice(over, { lost: isNotOurs(over), focus: stays(focus) });
+      const wasRefused = failure.status === 409 && !doubtful;
+      notice(over, { lost: wasRefused || isNotOurs(over), focus: stays(focus) });
       return;
     }
+    if (failure.status === 0 || failure.status >= 500) doubtful = true;
     state = 'open';
     settledMeanwhile = null;
     busy(false);
@@ -277,9 +281,12 @@ export function openCard(firstAsk, { settled, unreached }) {
   };
 }
 
-// What counted did not come from this page. An answer through the inbox may be the one whose reply was lost, so nobody is told that
-// theirs was not used.
-const isNotOurs = (ask) => outcomeOf(ask).by?.channel !== 'web';
+// What counted did not come from this page. An answer of this person through the inbox may be the one whose reply was lost, so
+// nobody is told that theirs was not used.
+function isNotOurs(ask) {
+  const { by } = outcomeOf(ask);
+  return by?.channel !== 'web' || (ownName() !== null && by.id !== ownName());
+}
 
 function explanation(failure, resends) {
   return {

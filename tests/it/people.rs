@@ -1,7 +1,7 @@
 //! People with tokens of their own: each is named beside what they answer, and one who is limited to some groups sees, hears and
 //! answers nothing of the others, by any call or stream.
 
-use crate::harness::{SOON, World, choice, sections, within};
+use crate::harness::{SOON, World, choice, exchange, sections, within};
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -163,6 +163,27 @@ fn a_trusted_proxy_names_the_person_and_nobody_else_does() {
     assert_eq!((&me["name"], &me["groups"]), (&json!("ann"), &json!(["writer"])));
     let elsewhere = proxied("10.0.0.1");
     assert_eq!(elsewhere.raw("GET", "/api/v1/asks", &header("ann"), "").0, 401, "it is not trusted");
+}
+
+#[test]
+fn a_proxy_names_people_in_utf_8() {
+    let proxy = "[web]\nproxy_header = \"X-Remote-User\"\ntrusted_proxies = [\"127.0.0.1\"]\n";
+    let world = |people: &str| World::empty().config(&format!("{proxy}{people}")).groups(&GROUPS).started();
+    let me = |world: &World, name: &[u8]| {
+        let head =
+            format!("GET /api/v1/me HTTP/1.1\r\nhost: {}\r\nconnection: close\r\nx-remote-user: ", world.address());
+        let (_, me) = exchange(world.address(), &[head.as_bytes(), name, b"\r\n\r\n"].concat());
+        serde_json::from_str::<Value>(&me).unwrap()["name"].clone()
+    };
+    let listed = world("people = [{ name = \"jörg\", groups = [\"writer\"] }]\n");
+    assert_eq!(me(&listed, "jörg".as_bytes()), "jörg");
+    // One sequence of bytes is one name: Latin-1 is nobody's.
+    for nobody in [&b"j\xf6rg"[..], "jÃ¶rg".as_bytes()] {
+        assert_eq!(me(&listed, nobody), Value::Null);
+    }
+    let anybody = world("");
+    assert_eq!(me(&anybody, "李".as_bytes()), "李");
+    assert_eq!(me(&anybody, "j\u{85}rg".as_bytes()), Value::Null, "a control character");
 }
 
 #[test]

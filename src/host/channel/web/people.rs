@@ -125,7 +125,11 @@ impl People {
         let mut named = headers.get_all(proxy_header.as_ref().filter(|_| is_trusted)?).iter();
         // One that a client sent beside the proxy's own would make two.
         let (Some(name), None) = (named.next(), named.next()) else { return None };
-        let name = name.to_str().ok().map(str::trim).filter(|name| !name.is_empty() && *name != "operator")?;
+        // In UTF-8 and nothing else, so that one sequence of bytes is one name.
+        let name = str::from_utf8(name.as_bytes()).ok()?.trim();
+        if name.is_empty() || name == "operator" || name.contains(char::is_control) {
+            return None;
+        }
         by_proxy(&settings.web, name)
     }
 }

@@ -625,6 +625,38 @@ fn the_agent_is_started_with_the_session_of_the_call_that_replaced_a_dead_one() 
     assert_eq!(program.runs().len(), 1);
 }
 
+/// Each run of an agent is told by itself: what one has taken tells the others nothing.
+#[test]
+fn a_session_whose_call_died_is_started_with_the_answer_that_another_session_has_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::new(dir.path(), "start", 0);
+    let world = with_session(&start(&program), "").started();
+    let agent = world.group("g");
+    let calls = [("a4", "run-A"), ("b4", "run-B"), ("c4", "run-C"), ("a5", "run-A")];
+    let mut alive = calls.map(|(id, session)| {
+        let alive = Alive::new(&agent, id);
+        let fields = json!({"process": id, "idempotency_key": "k", "session_id": session, "timeoutMs": 600_000});
+        agent.ask(id, &and(question(), &fields));
+        agent.status_of(id);
+        Some(alive)
+    });
+    assert_eq!(world.answer(&world.one_open(), &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
+    for (id, _) in calls {
+        assert_eq!(agent.wait(id)["result"]["status"], "answered");
+    }
+    agent.take("a4");
+    // All but the one that has its answer.
+    alive[1..].fill_with(|| None);
+    world.passing(3 * JUDGED, "both starts", || (program.runs().len() == 2).then_some(()));
+    let back = || ["a5", "b4", "c4"].iter().all(|id| agent.response(id).is_none());
+    world.passing(JUDGED, "the other call of the first session to be judged", || back().then_some(()));
+    let mut told: Vec<Value> = program.runs().iter().map(|run| briefing(run)).collect();
+    told.sort_by_key(|told| told["session_id"].to_string());
+    let whose = |told: &Value| (told["session_id"].clone(), told["result"]["request_id"].clone());
+    let wanted = [("run-B", "b4"), ("run-C", "c4")].map(|(session, id)| (json!(session), json!(id)));
+    assert_eq!(told.iter().map(whose).collect::<Vec<_>>(), wanted);
+}
+
 /// What a call is replaced by came before the restart.
 #[test]
 fn a_call_of_a_process_that_died_around_a_restart_is_replaced() {

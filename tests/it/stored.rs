@@ -160,6 +160,7 @@ fn ask(kind: &Kind) -> Ask {
         on_timeout: TimeoutPolicy::ReturnCancel,
         process: None,
         other_session: None,
+        briefed: None,
         asked_at: kind.at,
         run: None,
         told: Told::Outcome,

@@ -185,18 +185,18 @@ impl Now {
                 Carrier::Http { taken_by: Some(by) } if *by == caller.taker => outcome(),
                 _ => Self::Gone(TAKEN),
             },
+            // Who was started with it would find nothing.
+            DeliveryState::TakenBack { .. } if ask.is_told_elsewhere(waiter) => Self::Gone(wording::TOLD_ELSEWHERE),
+            DeliveryState::TakenBack { .. } if ask.is_not_briefed(waiter) => {
+                Self::Briefed(Event::Requested(Relation::Replays(waiter.request_id.clone())))
+            }
             DeliveryState::TakenBack { .. } => match ask.follow_up().briefing.state() {
-                // Who was started with it would find nothing.
-                DeliveryState::Taken => Self::Gone(wording::TOLD_ELSEWHERE),
-                DeliveryState::Owed | DeliveryState::Published { .. } if ask.is_told_elsewhere() => {
-                    Self::Gone(wording::TOLD_ELSEWHERE)
-                }
                 DeliveryState::Owed | DeliveryState::Published { .. }
-                    if ask.keeps_outcome(agents.ctx.clock().now()) =>
+                    if ask.keeps_outcome(agents.ctx.clock().now(), ask.session_of(waiter)) =>
                 {
                     Self::Briefed(Event::Requested(Relation::Reclaims(Vec::new())))
                 }
-                DeliveryState::Undecided | DeliveryState::TakenBack { .. } => {
+                DeliveryState::Undecided | DeliveryState::TakenBack { .. } | DeliveryState::Taken => {
                     Self::Briefed(Event::Requested(Relation::Replays(waiter.request_id.clone())))
                 }
                 DeliveryState::Ready | DeliveryState::TakingBack => Self::Open,

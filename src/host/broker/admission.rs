@@ -58,6 +58,7 @@ pub(super) fn waiter(request: &Request, settings: &GroupSettings, now: Time) -> 
         on_timeout: request.timeout_policy.unwrap_or(settings.on_timeout),
         process: request.process.clone(),
         other_session: Some(request.session.clone().unwrap_or_default()),
+        briefed: None,
         asked_at: now,
         run: None,
         told: Told::Outcome,

@@ -98,15 +98,21 @@ impl Broker {
             // An agent that is not known to have started is started again: at least once.
             let Some(tried) = broker.0.ctx.unless_cut(Box::pin(broker.try_start(&ask))).await else { return };
             crash_point("wake.started");
-            let mut pause = RETRY.0;
-            while let Err(Failure::NotStored) =
-                broker.apply(ask.id, Event::FollowUp(FollowUpEvent::Tried(tried.clone()))).await
-            {
+            let (nth, mut pause) = (ask.follow_up().briefings, RETRY.0);
+            let tried = Event::FollowUp(FollowUpEvent::Tried { nth, what: tried });
+            while let Err(Failure::NotStored) = broker.apply(ask.id, tried.clone()).await {
                 if !broker.pause(&mut pause).await {
                     return;
                 }
             }
             drop(alone);
+            // The next session may have been briefed meanwhile, and its start not begun.
+            if let Ok(Some(now)) = broker.get(ask.id).await
+                && now.follow_up().briefings > nth
+                && matches!(now.follow_up().start, AgentStart::Starting { .. })
+            {
+                broker.start_agent(&now);
+            }
         });
     }
 

@@ -36,8 +36,7 @@ impl Broker {
 
 /// What an agent reads when it starts again; `None`: there is no outcome, or nobody asked for one.
 pub(super) fn briefing_of(ask: &Ask) -> io::Result<Option<BriefingFile>> {
-    let waiter = ask.waiters.iter().find(|waiter| waiter.waits()).or(ask.waiters.first());
-    let told = waiter.and_then(|waiter| Some((outcome_of(ask, waiter)?, ask.session_of(waiter))));
+    let told = ask.briefed_waiter().and_then(|waiter| Some((outcome_of(ask, waiter)?, ask.session_of(waiter))));
     let Some((response, session)) = told else { return Ok(None) };
     let (text, session_id) = (wording::briefing(ask), session.map(str::to_owned));
     Ok(Some(BriefingFile { text, session_id, result: serde_json::to_value(&response.result)? }))

@@ -143,9 +143,9 @@ impl Broker {
         let is_file = |id: &RequestId| ask.waiter(id).is_some_and(|waiter| waiter.carrier.is_file());
         let folder = match event {
             Event::Delivery { to: Taker::Briefing, .. }
-            | Event::FollowUp(FollowUpEvent::Briefed { .. } | FollowUpEvent::Tried(_) | FollowUpEvent::Stopped(_)) => {
-                true
-            }
+            | Event::FollowUp(
+                FollowUpEvent::Briefed { .. } | FollowUpEvent::Tried { .. } | FollowUpEvent::Stopped(_),
+            ) => true,
             Event::Delivery { to: Taker::Waiter(id), .. } => is_file(id),
             Event::Waiter { request_id, event } => match event {
                 WaiterEvent::Died | WaiterEvent::Resumed | WaiterEvent::Identified { .. } => is_file(request_id),

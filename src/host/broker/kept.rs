@@ -66,7 +66,8 @@ impl Broker {
                     DeliveryState::TakingBack => {}
                     DeliveryState::TakenBack { .. } => {
                         // Those that are dead are found out again.
-                        for call in ask.waiters.iter().filter(|waiter| waiter.may_come_back()) {
+                        let back = |waiter: &&Waiter| waiter.may_come_back() && !ask.is_told_elsewhere(waiter);
+                        for call in ask.waiters.iter().filter(back) {
                             broker.apply_later(id, Event::Requested(Relation::Replays(call.request_id.clone())));
                         }
                         break;
@@ -102,11 +103,12 @@ impl Broker {
             return None;
         }
         let now = self.clock().now();
-        if !ask.keeps_outcome(now) {
+        let session = request.session.as_deref();
+        if !ask.keeps_outcome(now, session) {
             return None;
         }
         let mut reclaim = Vec::new();
-        for old in &ask.waiters {
+        for old in ask.waiters.iter().filter(|old| ask.makes_way_for(old, session)) {
             let Some(at) = old.response.published_at() else { continue };
             let looks = old.carrier.is_file() && self.served_elsewhere(&ask.group).is_none();
             let lies = if looks { self.lies(&ask.group, &old.request_id).await } else { Ok(Lies::There) };

@@ -25,7 +25,7 @@ pub(super) const fn is_made_by(event: &Event) -> bool {
         Event::FollowUp(event) => match event {
             FollowUpEvent::Lifted { .. } => true,
             FollowUpEvent::Briefed { .. }
-            | FollowUpEvent::Tried(_)
+            | FollowUpEvent::Tried { .. }
             | FollowUpEvent::Stopped(_)
             | FollowUpEvent::HostAway(_) => false,
         },

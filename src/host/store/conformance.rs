@@ -143,6 +143,7 @@ fn accepted(number: u128, group: &str) -> Accepted {
             on_timeout: TimeoutPolicy::ReturnCancel,
             process: None,
             other_session: None,
+            briefed: None,
             asked_at: START,
             run: None,
             told: Told::Outcome,

@@ -56,7 +56,7 @@ impl Seen {
                 | Event::Waiter { .. }
                 | Event::FollowUp(
                     FollowUpEvent::Briefed { .. }
-                    | FollowUpEvent::Tried(_)
+                    | FollowUpEvent::Tried { .. }
                     | FollowUpEvent::Stopped(_)
                     | FollowUpEvent::HostAway(_),
                 ),

@@ -189,7 +189,12 @@ pub enum FollowUpEvent {
         nth: u32,
     },
     /// A start of the agent was tried.
-    Tried(Tried),
+    Tried {
+        /// With which of the ask's briefings: by now another session may be briefed.
+        nth: u32,
+        /// What came of it.
+        what: Tried,
+    },
     /// Whether the session was stopped; else there is nothing left to stop it with.
     Stopped(bool),
     /// The block has ended, and this person allowed it.

@@ -90,7 +90,7 @@ impl FollowUp {
     /// Follows `event`; `false` if that changes nothing.
     pub(super) fn step(&mut self, event: FollowUpEvent, cx: &mut Context) -> bool {
         match (event, &self.after_timeout, &mut self.block) {
-            (FollowUpEvent::Tried(what), ..) => return self.tried(what, cx),
+            (FollowUpEvent::Tried { nth, what }, ..) => return nth == self.briefings && self.tried(what, cx),
             (FollowUpEvent::Stopped(false), AfterTimeout::Stopping, _) => self.after_timeout = AfterTimeout::Nothing,
             (FollowUpEvent::Stopped(true), AfterTimeout::Stopping, _) => {
                 self.after_timeout = AfterTimeout::Stopped;
@@ -293,28 +293,8 @@ impl AskState {
     }
 
     /// When the last word was said: the late answer, else the outcome of `at`.
-    fn said_at(&self, at: Time) -> Time {
+    pub(super) fn said_at(&self, at: Time) -> Time {
         if let AfterTimeout::Answered { at, .. } = self.follow_up().after_timeout { at } else { at }
-    }
-
-    /// Whether no call has taken the outcome, so that a call that asks the same again is given it.
-    pub fn keeps_outcome(&self, now: Time) -> bool {
-        self.outcome_until().is_some_and(|until| now < until) && self.is_untaken()
-    }
-
-    /// Until when the outcome is kept for such a call.
-    pub fn outcome_until(&self) -> Option<Time> {
-        let Stage::Settled { at, .. } = &self.stage else { return None };
-        Some(self.said_at(*at) + self.rules.session.answer_retention)
-    }
-
-    /// The same, however long ago it was.
-    pub fn is_untaken(&self) -> bool {
-        let Some(outcome) = self.outcome() else { return false };
-        let taken = |waiter: &Waiter| waiter.response.is_taken() && self.is_told_all(waiter);
-        !matches!(outcome, Outcome::Withdrawn { .. } | Outcome::Blocked { .. })
-            && !self.follow_up().briefing.is_taken()
-            && !self.waiters.iter().any(taken)
     }
 
     /// Whether the agent gets the outcome once the host that serves its folder is back.
@@ -384,13 +364,6 @@ impl AskState {
     /// Whether its briefing lies there.
     pub fn has_briefing(&self) -> bool {
         self.follow_up().briefing.is_published()
-    }
-
-    /// Whether the agent knows the outcome from its briefing: it was read, or the agent was started with it.
-    pub fn is_told_elsewhere(&self) -> bool {
-        let FollowUp { briefing, start, .. } = self.follow_up();
-        let started = *start == AgentStart::Started;
-        briefing.is_taken() || started && (briefing.is_published() || briefing.state() == DeliveryState::Owed)
     }
 
     /// Whether there is no briefing: none now, none before and none owed.

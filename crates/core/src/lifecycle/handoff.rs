@@ -88,7 +88,10 @@ impl AskState {
             changed = true;
         }
         if self.reclaimed_until().is_some_and(|until| until <= cx.now) {
-            self.brief(cx);
+            self.unbrief();
+            if !self.brief_next(cx) {
+                self.tidy(cx);
+            }
             changed = true;
         }
         if matches!(self.follow_up().after_timeout, AfterTimeout::Answerable { until } if until <= cx.now) {
@@ -168,19 +171,19 @@ impl AskState {
     fn was_taken(&mut self, index: usize, cx: &mut Context) {
         self.change(|follow_up| follow_up.overdue = false);
         // The briefing was written because the process looked dead; the response was taken after all.
-        if self.is_told_all(&self.waiters[index]) {
-            self.drop_briefing(cx);
-        }
+        self.drop_briefing(index, cx);
     }
 
-    /// A response tells the agent, so no briefing has to.
-    fn drop_briefing(&mut self, cx: &mut Context) {
-        if self.follow_up().briefing.is_taken() || self.has_no_briefing() {
+    /// The response to this waiter tells its session, so no briefing has to.
+    fn drop_briefing(&mut self, index: usize, cx: &mut Context) {
+        let tells = self.is_told_all(&self.waiters[index]) && self.briefs(&self.waiters[index]);
+        if self.follow_up().briefing.is_taken() || !tells {
             return;
         }
         let Some(follow_up) = self.follow_up_mut() else { return };
         cx.effects.extend(follow_up.briefing.withdraw().map(|effect| effect.to(Taker::Briefing)));
         follow_up.start = AgentStart::NotTried;
+        self.unbrief();
         self.tidy(cx);
     }
 
@@ -200,7 +203,7 @@ impl AskState {
             self.take_back(index, cx);
         } else {
             // askd starts no agent for this: response and briefing stay for the next one.
-            self.brief(cx);
+            self.brief(index, cx);
         }
         true
     }
@@ -208,24 +211,10 @@ impl AskState {
     /// A response is out of its waiter's reach.
     fn taken_back(&mut self, request_id: &RequestId, cx: &mut Context) {
         cx.note(Fact::TakenBack(request_id.clone()));
-        let back = |waiter: &Waiter| !self.is_told_all(waiter) || waiter.response.is_taken_back();
-        let all = self.waiters.iter().all(back);
-        if self.block().is_some() {
-            // A later start of the agent has no use for it: asking again tells the same.
-            self.tidy(cx);
-        } else if all && !matches!(self.outcome(), Some(Outcome::Withdrawn { .. })) && self.has_no_briefing() {
-            self.brief(cx);
-        } else {
+        // A later start of the agent has no use for a block: asking again tells the same.
+        if !self.brief_next(cx) {
             self.tidy(cx);
         }
-    }
-
-    /// Writes down what the agent reads at its next start.
-    fn brief(&mut self, cx: &mut Context) {
-        let Some(follow_up) = self.follow_up_mut() else { return };
-        follow_up.start = AgentStart::NotTried;
-        follow_up.briefings += 1;
-        cx.act(follow_up.briefing.owe().to(Taker::Briefing));
     }
 
     /// That briefing is there. It was written and published in one rename.
@@ -283,20 +272,21 @@ impl AskState {
 
     /// A call asks the same again: what lies there for no living process is taken back for it.
     pub(super) fn reclaim(&mut self, whose: &[RequestId], cx: &mut Context) -> bool {
-        if !self.keeps_outcome(cx.now) {
+        if !self.is_untaken() || self.outcome_until().is_none_or(|until| until <= cx.now) {
             return false;
         }
-        let mut changed = false;
+        let mut reclaimed = Vec::new();
         for index in 0..self.waiters.len() {
             let waiter = &self.waiters[index];
             if waiter.response.is_published() && whose.contains(&waiter.request_id) {
                 self.take_back(index, cx);
-                changed = true;
+                reclaimed.push(index);
             }
         }
         let is_back = |response: Delivery| response.is_taken_back() || response.state() == DeliveryState::TakingBack;
         let waits = |waiter: &Waiter| self.is_told_all(waiter) && !is_back(waiter.response);
-        let nobody_waits = !self.waiters.iter().any(waits);
+        let nobody_waits = reclaimed.iter().any(|index| !self.any_of_session(&self.waiters[*index], waits));
+        let mut changed = !reclaimed.is_empty();
         let Some(FollowUp { briefing, start, .. }) = self.follow_up_mut() else { return false };
         if let Some(effect) = briefing.take_back() {
             cx.act(effect.to(Taker::Briefing));
@@ -307,7 +297,7 @@ impl AskState {
             briefing.set_aside(cx.now);
             cx.act(DeliveryEffect::TakeBack.to(Taker::Briefing));
             changed = true;
-        } else if changed && *briefing == Delivery::default() && nobody_waits {
+        } else if *briefing == Delivery::default() && nobody_waits {
             briefing.set_aside(cx.now);
         }
         changed
@@ -315,9 +305,12 @@ impl AskState {
 
     /// One more call is given the outcome that no call took.
     pub(super) fn join_settled(&mut self, mut waiter: Waiter, cx: &mut Context) -> bool {
-        if !self.keeps_outcome(cx.now) || !self.is_free() || self.waiter(&waiter.request_id).is_some() {
+        waiter = self.of_other_session(waiter);
+        let keeps = self.keeps_outcome(cx.now, self.session_of(&waiter));
+        if !keeps || !self.is_free() || self.waiter(&waiter.request_id).is_some() {
             return false;
         }
+        let (alone, session) = (self.is_told_to_none(), self.session_of(&waiter).map(str::to_owned));
         let request_id = waiter.request_id.clone();
         waiter.told = self.told_now();
         waiter.response = Delivery::default();
@@ -325,10 +318,13 @@ impl AskState {
             return false;
         }
         cx.note(Fact::Joined(request_id.clone()));
-        self.change(|follow_up| {
-            follow_up.briefing = Delivery::default();
-            follow_up.overdue = false;
-        });
+        // It was given to this call, of whatever session.
+        for index in 0..self.waiters.len() {
+            let other = self.session_of(&self.waiters[index]) != session.as_deref();
+            self.waiters[index].replaced |= alone && other && self.waiters[index].response.is_taken_back();
+        }
+        self.unbrief();
+        self.change(|follow_up| follow_up.overdue = false);
         self.owe_response(request_id, cx);
         self.tidy(cx);
         true
@@ -349,9 +345,7 @@ impl AskState {
         if !self.waiters[index].is_withdrawn() {
             self.waiters[index].told = self.told_now();
         }
-        if self.is_told_all(&self.waiters[index]) {
-            self.drop_briefing(cx);
-        }
+        self.drop_briefing(index, cx);
         self.change(|follow_up| follow_up.overdue = false);
         self.owe_response(request_id.clone(), cx);
         true
@@ -375,7 +369,10 @@ impl AskState {
     pub(super) fn answer_late(&mut self, answers: Answers, by: Person, cx: &mut Context) {
         self.change(|follow_up| follow_up.after_timeout = AfterTimeout::Answered { answers, by, at: cx.now });
         cx.note(Fact::LateAnswer);
-        self.brief(cx);
+        // Whatever was briefed so far did not say it.
+        self.unbrief();
+        self.waiters.iter_mut().for_each(|waiter| waiter.briefed = None);
+        self.brief_next(cx);
     }
 
     /// Stops the session, once its response is there and its cards are closed. A channel that is away must not keep a

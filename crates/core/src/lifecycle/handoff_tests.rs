@@ -168,7 +168,7 @@ fn what_was_read_is_not_called_uncollected() {
     assert_eq!(ask.remark(), Remark::Overdue);
     let ask = then(then(ask, WaiterEvent::Died.of(request_id(0)), at(620)), back(0, false), at(620));
     let ask = briefed(ask, at(620));
-    let read = then(ask.clone(), Event::FollowUp(FollowUpEvent::Tried(Tried::Read)), at(621));
+    let read = then(ask.clone(), tried(Tried::Read), at(621));
     assert_eq!(read.remark(), Remark::Plain);
     let ask = then(ask, Event::Requested(Relation::Reclaims(Vec::new())), at(621));
     assert_eq!(
@@ -183,8 +183,7 @@ fn an_answer_that_is_briefed_late_is_not_forgotten_at_once() {
     ask.0.rules.keep = Duration::from_secs(60);
     let ask = published(then(ask, answer(), at(5)), 0, at(5));
     let ask = then(then(ask, Event::Tick, at(65)), back(0, false), at(65));
-    let ask =
-        then(briefed(ask, at(66)), Event::FollowUp(FollowUpEvent::Tried(Tried::Started { accepted: false })), at(67));
+    let ask = then(briefed(ask, at(66)), tried(Tried::Started { accepted: false }), at(67));
     assert!(ask.deadline() > at(68), "the agent that was just started has not read it: {ask:?}");
     let ask = then(ask, DeliveryEvent::Taken { since: at(66) }.to(Taker::Briefing), at(80));
     assert!(next(ask, Event::Tick, at(80)).effects.contains(&Effect::Forget));
@@ -261,8 +260,61 @@ fn calls_that_nobody_waits_for_any_more_make_room() {
     assert!(step.effects.contains(&DeliveryEffect::TakeBack.of(gone)), "the record knows its file no more");
 }
 
+/// A call of this session that waits for the answer which another one has taken, and has died.
+fn untaken_by(session: Option<&str>) -> Ask {
+    let joins = Waiter { other_session: session.map(str::to_owned), ..waiter(2) };
+    let ask = then(asked(), Event::Requested(Relation::Joins(Box::new(joins))), at(1));
+    let ask = published(published(then(ask, answer(), at(5)), 0, at(5)), 2, at(5));
+    let ask = collected(ask, 0, at(5), at(6));
+    then(then(ask, died(2), at(7)), back(2, false), at(7))
+}
+
+#[test]
+fn each_session_is_told_by_itself() {
+    let ask = untaken_by(None);
+    assert!(ask.has_no_briefing() && !ask.is_untaken(), "its session knows it: {ask:?}");
+    let ask = untaken_by(Some("another"));
+    assert_eq!(ask.briefed_waiter().map(|waiter| &waiter.request_id), Some(&request_id(2)));
+    assert_eq!(
+        [None, Some("another"), Some("a third")].map(|session| ask.keeps_outcome(at(8), session)),
+        [false, true, false]
+    );
+    // It asks the same again, and dies again.
+    let ask = then(briefed(ask, at(8)), Event::Requested(Relation::Reclaims(Vec::new())), at(9));
+    let ask = then(ask, DeliveryEvent::TakenBack { taken: false }.to(Taker::Briefing), at(9));
+    let again = Waiter { other_session: Some("another".to_owned()), ..waiter(4) };
+    let ask = published(then(ask, Event::Requested(Relation::JoinsSettled(Box::new(again))), at(10)), 4, at(10));
+    assert!(!collected(ask.clone(), 4, at(10), at(11)).is_untaken());
+    let ask = then(then(ask, died(4), at(11)), back(4, false), at(11));
+    assert_eq!(ask.follow_up().briefing.state(), DeliveryState::Owed);
+}
+
+#[test]
+fn the_answer_of_a_call_over_which_another_session_went_on_is_not_briefed() {
+    let ask = published(then(asked(), answer(), at(5)), 0, at(5));
+    let ask = then(ask, Event::Requested(Relation::Reclaims(vec![request_id(0)])), at(6));
+    let ask = then(ask, back(0, false), at(6));
+    let successor = Waiter { other_session: Some("another".to_owned()), ..waiter(2) };
+    let ask = published(then(ask, Event::Requested(Relation::JoinsSettled(Box::new(successor))), at(7)), 2, at(7));
+    let ask = collected(ask, 2, at(7), at(8));
+    assert!(ask.has_no_briefing() && !ask.is_untaken(), "{ask:?}");
+}
+
+/// The agent reads its briefing while askd still starts it, and the next session is briefed already.
+#[test]
+fn what_came_of_a_start_is_not_said_of_the_next_briefing() {
+    let mut ask = untaken_by(Some("another"));
+    let third = Waiter { other_session: Some("a third".to_owned()), ..ask.waiters[1].clone() };
+    ask.0.waiters.push(Waiter { request_id: request_id(4), briefed: None, ..third });
+    let read = then(briefed(ask, at(8)), DeliveryEvent::Taken { since: at(8) }.to(Taker::Briefing), at(9));
+    assert_eq!(perhaps(read.clone(), tried(Tried::Started { accepted: true }), at(10)), read);
+    let next = briefed(read, at(10));
+    assert_eq!(perhaps(next.clone(), tried(Tried::Read), at(11)), next);
+    assert_eq!(next.briefed_waiter().map(|waiter| &waiter.request_id), Some(&request_id(4)));
+}
+
 fn tried(what: Tried) -> Event {
-    Event::FollowUp(FollowUpEvent::Tried(what))
+    Event::FollowUp(FollowUpEvent::Tried { nth: 1, what })
 }
 
 /// Nobody took the answer, and the agent is being started with it.

@@ -17,6 +17,7 @@ mod loss;
 mod nudging;
 mod one_by_one;
 mod sending;
+mod sessions;
 mod settling;
 mod showing;
 mod waiter;
@@ -208,7 +209,7 @@ impl Ask {
             Event::Waiter { request_id, event } => ask.step_waiter(&request_id, event, cx),
             Event::FollowUp(event) => ask.step_follow_up(event, cx),
         };
-        changed |= ask.next_in_line(cx);
+        changed |= ask.next_in_line(cx) | ask.brief_next(cx);
         ask.update_cards(cx);
         changed |= ask.stop_if_due(cx);
         // Word that comes after the end is kept where the outcome is kept.
@@ -292,7 +293,7 @@ impl AskState {
         match event {
             FollowUpEvent::Lifted { by } => self.lift(by, cx),
             FollowUpEvent::Briefed { nth } => self.briefed(nth, cx),
-            event @ (FollowUpEvent::Tried(_) | FollowUpEvent::Stopped(_) | FollowUpEvent::HostAway(_)) => {
+            event @ (FollowUpEvent::Tried { .. } | FollowUpEvent::Stopped(_) | FollowUpEvent::HostAway(_)) => {
                 let changed = self.follow_up_mut().is_some_and(|follow_up| follow_up.step(event, cx));
                 self.tidy(cx);
                 changed

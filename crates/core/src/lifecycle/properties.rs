@@ -22,7 +22,8 @@ pub(super) fn waiter(number: u8) -> Waiter {
         op_code: None,
         on_timeout: TimeoutPolicy::ReturnCancel,
         process: None,
-        other_session: None,
+        other_session: (number % 3 == 2).then(|| "another".to_owned()),
+        briefed: None,
         asked_at: START,
         run: None,
         told: Told::Outcome,
@@ -212,7 +213,7 @@ fn after_event() -> impl Strategy<Value = Event> {
         3 => (whose(), any::<bool>()).prop_map(|(request_id, gone)| DeliveryEvent::TakenBack { taken: gone }.of(request_id)),
         3 => (1..3_u32).prop_map(|nth| Event::FollowUp(FollowUpEvent::Briefed { nth })),
         1 => any::<bool>().prop_map(|gone| DeliveryEvent::TakenBack { taken: gone }.to(Taker::Briefing)),
-        3 => tried().prop_map(|tried| Event::FollowUp(FollowUpEvent::Tried(tried))),
+        3 => ((1..3_u32), tried()).prop_map(|(nth, what)| Event::FollowUp(FollowUpEvent::Tried { nth, what })),
         1 => proptest::collection::vec(whose(), 0..3).prop_map(|whose| Event::Requested(Relation::Reclaims(whose))),
         1 => (0..6_u8).prop_map(|n| Event::Requested(Relation::JoinsSettled(Box::new(waiter(n))))),
         1 => whose().prop_map(|request_id| Event::Requested(Relation::Replays(request_id))),
@@ -286,6 +287,13 @@ struct Seen {
     rounds: std::collections::HashSet<(usize, u8)>,
 }
 
+/// A briefing is for a session that waits and knows nothing yet.
+fn judge_briefing(ask: &Ask) {
+    let knows = |waiter: &Waiter| waiter.response.is_taken() && ask.is_told_all(waiter);
+    assert!(ask.waiters.iter().any(|it| ask.briefs(it)), "briefed for nobody: {ask:?}");
+    assert!(!ask.waiters.iter().any(|it| ask.briefs(it) && knows(it)), "told twice: {ask:?}");
+}
+
 fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &Step, now: Time) {
     let ask = &step.ask;
     if let Some(decided) = &seen.outcome {
@@ -343,6 +351,7 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
             Effect::Delivery { to: Taker::Waiter(id), effect: DeliveryEffect::Write } if matches!(event, Some(Event::Requested(Relation::Replays(again))) if again == id) =>
                 {}
             Effect::Delivery { to: Taker::Waiter(id), effect: DeliveryEffect::Write } => seen.responds.push(id.clone()),
+            Effect::Delivery { to: Taker::Briefing, effect: DeliveryEffect::Write } if !lost => judge_briefing(ask),
             Effect::FollowUp(FollowUpEffect::Start) => {
                 assert!(ask.is_worth_a_start(), "started without a person having said anything");
             }
@@ -515,7 +524,10 @@ pub(super) fn carried_out(ask: &Ask, effect: Effect, now: &mut Time) -> Option<E
             Some(event.to(to))
         }
         Effect::FollowUp(effect) => match effect {
-            FollowUpEffect::Start => Some(FollowUpEvent::Tried(Tried::Started { accepted: true })),
+            FollowUpEffect::Start => {
+                let nth = ask.follow_up().briefings;
+                Some(FollowUpEvent::Tried { nth, what: Tried::Started { accepted: true } })
+            }
             FollowUpEffect::Stop => Some(FollowUpEvent::Stopped(true)),
             FollowUpEffect::Tidy => None,
         }
@@ -632,9 +644,18 @@ proptest! {
             owed = next;
         }
         prop_assert!(ask.outcome().is_some() && ask.owes_nothing() && !ask.is_pending(), "{ask:?}");
-        // What a person said reached the agent: by a response that was taken, or by a briefing.
-        let taken = ask.waiters.iter().any(|waiter| waiter.response.is_taken());
-        prop_assert!(!ask.is_worth_a_start() || taken || !ask.has_no_briefing(), "{ask:?}");
+        // Briefings follow one another: whoever reads one makes room for the next.
+        while let Some(since) = ask.follow_up().briefing.published_at() {
+            for event in [
+                DeliveryEvent::Taken { since }.to(Taker::Briefing),
+                Event::FollowUp(FollowUpEvent::Briefed { nth: ask.follow_up().briefings + 1 }),
+            ] {
+                ask = ask.clone().step(event, now).unwrap().map_or(ask, |step| step.ask);
+            }
+        }
+        // What a person said reached each session that waited: by a response that was taken, or by a briefing.
+        let reached = |waiter: &Waiter| !waiter.waits() || ask.is_served(waiter);
+        prop_assert!(!ask.is_worth_a_start() || ask.waiters.iter().all(reached), "{ask:?}");
     }
 }
 
@@ -839,7 +860,7 @@ fn what_was_read_or_is_there_anew_is_not_said_to_be_uncollected() {
     let back = step(dead, DeliveryEvent::TakenBack { taken: false }.of(request_id(0)), later);
     let read = step(
         step(back, Event::FollowUp(FollowUpEvent::Briefed { nth: 1 }), later),
-        Event::FollowUp(FollowUpEvent::Tried(Tried::Read)),
+        Event::FollowUp(FollowUpEvent::Tried { nth: 1, what: Tried::Read }),
         later,
     );
     assert_eq!((read.follow_up().briefing.is_taken(), read.remark()), (true, Remark::Plain));

@@ -2,8 +2,8 @@
 //! Section 6, items 4 and 5 of the specification.
 
 use super::{
-    Card, Carrier, Context, Delivery, DeliveryEffect, DeliveryState, Effect, Fact, FollowUp, Outcome, Source, Stage,
-    Told, Waiter, Widget, WidgetState,
+    Card, Carrier, Context, Delivery, DeliveryEffect, Effect, Fact, FollowUp, Outcome, Source, Stage, Told, Waiter,
+    Widget, WidgetState,
 };
 use crate::{AskState, Given, Person, Refusal, Reply, RequestId, Time, Via, wording};
 use serde::{Deserialize, Serialize};
@@ -134,21 +134,16 @@ impl AskState {
         true
     }
 
-    /// Whether its briefing lies there and can come back to a call.
-    pub fn has_returnable_briefing(&self) -> bool {
-        self.has_briefing() && !self.is_told_elsewhere()
-    }
-
     /// The process of a waiter was thought gone, and lives. What another call has it gets, too. What the agent was told at its next
     /// start it is not told a second time. As long as a briefing can be taken back, the broker does that first.
     pub(super) fn resumed(&mut self, request_id: &RequestId, cx: &mut Context) -> bool {
         let Some(index) = self.index_of(request_id).filter(|index| self.waiters[*index].may_come_back()) else {
             return false;
         };
-        if self.follow_up().briefing.state() == DeliveryState::Undecided {
+        if self.is_not_briefed(&self.waiters[index]) {
             return self.replay(request_id, cx);
         }
-        let elsewhere = self.is_told_elsewhere();
+        let elsewhere = self.is_told_elsewhere(&self.waiters[index]);
         if elsewhere {
             self.waiters[index].told = Told::Elsewhere;
             self.owe_response(request_id.clone(), cx);

@@ -35,6 +35,9 @@ pub struct Waiter {
     /// Its process was gone while a later call waited. It is told the outcome all the same, and waits again once it is heard of.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replaced: bool,
+    /// Which briefing of the ask was for its session, where calls of several sessions wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub briefed: Option<u32>,
 }
 
 /// What a waiter is told.
@@ -76,17 +79,6 @@ impl Waiter {
 }
 
 impl AskState {
-    /// Which run of the agent made that waiter's call, as it said itself.
-    pub fn session_of<'a>(&'a self, waiter: &'a Waiter) -> Option<&'a str> {
-        waiter.other_session.as_deref().or(self.session.as_deref()).filter(|session| !session.is_empty())
-    }
-
-    /// The same waiter, with a session only if it is another one than that of the ask.
-    pub(super) fn of_other_session(&self, mut waiter: Waiter) -> Waiter {
-        waiter.other_session.take_if(|own| own == self.session.as_deref().unwrap_or_default());
-        waiter
-    }
-
     /// The waiter of that request.
     pub fn waiter(&self, request_id: &RequestId) -> Option<&Waiter> {
         self.waiters.iter().find(|waiter| waiter.request_id == *request_id)

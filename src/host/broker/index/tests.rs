@@ -83,6 +83,7 @@ fn new(number: u8, id: u128, now: Time) -> Step {
         on_timeout: TimeoutPolicy::ReturnCancel,
         process: None,
         other_session: None,
+        briefed: None,
         asked_at: now,
         run: None,
         told: Told::Outcome,

@@ -170,6 +170,7 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
             on_timeout: TimeoutPolicy::ReturnCancel,
             process: None,
             other_session: None,
+            briefed: None,
             asked_at: Time::from_millis(0),
             run: None,
             told: Told::Outcome,
@@ -240,7 +241,7 @@ fn after_the_timeout(ask: Ask, now: Time) {
     assert_eq!(update(&answered, Audience::Others), Vec::<String>::new(), "until it is known what becomes of it");
     let started = step(
         step(answered, Event::FollowUp(FollowUpEvent::Briefed { nth: 1 })),
-        Event::FollowUp(FollowUpEvent::Tried(Tried::Started { accepted: true })),
+        Event::FollowUp(FollowUpEvent::Tried { nth: 1, what: Tried::Started { accepted: true } }),
     );
     let remark = "The agent was started with the answer.";
     assert_eq!(closing(&started, Audience::Others, over), [format!("{line}\n{remark}")]);

@@ -94,6 +94,7 @@ fn accepted(content: Content, session: SessionRules) -> Accepted {
         on_timeout: TimeoutPolicy::ReturnCancel,
         process: None,
         other_session: None,
+        briefed: None,
         asked_at: NOW,
         run: None,
         told: Told::Outcome,

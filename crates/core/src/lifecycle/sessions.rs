@@ -1,0 +1,155 @@
+//! Which runs of the agent know the outcome. Calls of several runs may wait for one ask, and each run is told by itself: by a
+//! response of its own, or by a briefing. Briefings of one ask follow one another.
+
+use super::{AgentStart, Context, Delivery, DeliveryState, FollowUp, Outcome, Stage, Taker, Waiter};
+use crate::{AskState, Time};
+
+impl AskState {
+    /// Which run of the agent made that waiter's call, as it said itself.
+    pub fn session_of<'a>(&'a self, waiter: &'a Waiter) -> Option<&'a str> {
+        waiter.other_session.as_deref().or(self.session.as_deref()).filter(|session| !session.is_empty())
+    }
+
+    /// The same waiter, with a session only if it is another one than that of the ask.
+    pub(super) fn of_other_session(&self, mut waiter: Waiter) -> Waiter {
+        waiter.other_session.take_if(|own| own == self.session.as_deref().unwrap_or_default());
+        waiter
+    }
+
+    fn has_several_sessions(&self) -> bool {
+        self.waiters.iter().any(|waiter| waiter.other_session.is_some())
+    }
+
+    pub(super) fn any_of_session(&self, of: &Waiter, is: impl Fn(&Waiter) -> bool) -> bool {
+        self.waiters.iter().any(|waiter| self.session_of(waiter) == self.session_of(of) && is(waiter))
+    }
+
+    /// Whether the briefing that is owed, lies there or was read is for this waiter's session.
+    pub(super) fn briefs(&self, waiter: &Waiter) -> bool {
+        let FollowUp { briefing, briefings, .. } = self.follow_up();
+        let its = !self.has_several_sessions() || waiter.briefed == Some(*briefings);
+        its && briefing.state() != DeliveryState::Undecided
+    }
+
+    /// Whether an earlier briefing was for this waiter's session, and was read.
+    fn was_briefed(&self, waiter: &Waiter) -> bool {
+        waiter.briefed.is_some_and(|nth| nth < self.follow_up().briefings)
+    }
+
+    /// Whose session the briefing is for.
+    pub fn briefed_waiter(&self) -> Option<&Waiter> {
+        self.waiters.iter().find(|waiter| waiter.waits() && self.briefs(waiter)).or(self.waiters.first())
+    }
+
+    fn has_taken(&self, waiter: &Waiter) -> bool {
+        waiter.response.is_taken() && self.is_told_all(waiter)
+    }
+
+    /// Whether the waiter's session knows the outcome.
+    fn is_told(&self, of: &Waiter) -> bool {
+        let read = self.follow_up().briefing.is_taken();
+        self.any_of_session(of, |it| self.has_taken(it) || self.was_briefed(it) || (read && self.briefs(it)))
+    }
+
+    /// Whether a call or a briefing tells the waiter's session the outcome, or has.
+    pub(super) fn is_served(&self, of: &Waiter) -> bool {
+        let responds = |it: &Waiter| self.is_told_all(it) && !it.response.is_taken_back();
+        self.any_of_session(of, |it| responds(it) || self.was_briefed(it) || self.briefs(it))
+    }
+
+    /// Whether nobody at all knows the outcome.
+    pub(super) fn is_told_to_none(&self) -> bool {
+        !self.waiters.iter().any(|waiter| self.is_told(waiter))
+    }
+
+    /// Whether a session that waits for the outcome does not know it.
+    pub fn is_untaken(&self) -> bool {
+        self.has_tellable_outcome() && self.waiters.iter().any(|waiter| waiter.waits() && !self.is_told(waiter))
+    }
+
+    fn has_tellable_outcome(&self) -> bool {
+        !matches!(self.outcome(), None | Some(Outcome::Withdrawn { .. } | Outcome::Blocked { .. }))
+    }
+
+    /// Until when the outcome is kept for a call that asks the same.
+    pub fn outcome_until(&self) -> Option<Time> {
+        let Stage::Settled { at, .. } = &self.stage else { return None };
+        Some(self.said_at(*at) + self.rules.session.answer_retention)
+    }
+
+    /// Whether a call of this session that asks the same is given the outcome: no call has taken it, or others have, and this
+    /// session does not know it.
+    pub fn keeps_outcome(&self, now: Time, session: Option<&str>) -> bool {
+        let briefing = self.follow_up().briefing.state();
+        let lacks = |waiter: &Waiter| {
+            let its = briefing == DeliveryState::Undecided || self.briefs(waiter);
+            self.session_of(waiter) == session && waiter.waits() && its && !self.is_told(waiter)
+        };
+        let kept = self.outcome_until().is_some_and(|until| now < until) && self.is_untaken();
+        kept && (self.is_told_to_none() || self.waiters.iter().any(lacks))
+    }
+
+    /// Whether such a call can take the outcome away from this waiter: what other sessions wait for is theirs once one of them
+    /// knows it.
+    pub fn makes_way_for(&self, waiter: &Waiter, session: Option<&str>) -> bool {
+        self.is_told_to_none() || self.session_of(waiter) == session
+    }
+
+    /// Whether the waiter's session knows the outcome from a briefing: it was read, or the agent was started with it.
+    pub fn is_told_elsewhere(&self, waiter: &Waiter) -> bool {
+        let FollowUp { briefing, start, .. } = self.follow_up();
+        let started = *start == AgentStart::Started;
+        let told =
+            briefing.is_taken() || started && (briefing.is_published() || briefing.state() == DeliveryState::Owed);
+        self.was_briefed(waiter) || told && self.briefs(waiter)
+    }
+
+    /// Whether there is no briefing for the waiter's session, and none before.
+    pub fn is_not_briefed(&self, waiter: &Waiter) -> bool {
+        !self.briefs(waiter) && !self.was_briefed(waiter)
+    }
+
+    /// Whether its briefing lies there and can come back to a call.
+    pub fn has_returnable_briefing(&self) -> bool {
+        self.has_briefing() && self.follow_up().start != AgentStart::Started
+    }
+
+    /// Briefs the next session that nothing else tells the outcome; `false` if there is none, or another one is briefed now.
+    pub(super) fn brief_next(&mut self, cx: &mut Context) -> bool {
+        let free = matches!(self.follow_up().briefing.state(), DeliveryState::Undecided | DeliveryState::Taken);
+        let Some(index) = self.unserved().filter(|_| free) else { return false };
+        self.brief(index, cx);
+        true
+    }
+
+    fn unserved(&self) -> Option<usize> {
+        let lacks = |waiter: &Waiter| waiter.response.is_taken_back() || !self.is_told_all(waiter);
+        let unserved = |waiter: &Waiter| waiter.waits() && lacks(waiter) && !self.is_served(waiter);
+        self.has_tellable_outcome().then(|| self.waiters.iter().position(unserved)).flatten()
+    }
+
+    /// Writes down what the agent reads at its next start in the session of this waiter.
+    pub(super) fn brief(&mut self, index: usize, cx: &mut Context) {
+        let several = self.has_several_sessions();
+        let Some(follow_up) = self.follow_up_mut() else { return };
+        follow_up.start = AgentStart::NotTried;
+        follow_up.briefings += 1;
+        let nth = follow_up.briefings;
+        cx.act(follow_up.briefing.owe().to(Taker::Briefing));
+        let session = self.session_of(&self.waiters[index]).map(str::to_owned);
+        for index in 0..self.waiters.len() {
+            if several && self.session_of(&self.waiters[index]) == session.as_deref() {
+                self.waiters[index].briefed = Some(nth);
+            }
+        }
+    }
+
+    /// There is no briefing any more: whose it was is not briefed.
+    pub(super) fn unbrief(&mut self) {
+        let nth = self.follow_up().briefings;
+        self.change(|follow_up| follow_up.briefing = Delivery::UNDECIDED);
+        for waiter in &mut self.waiters {
+            waiter.briefed.take_if(|briefed| *briefed == nth);
+        }
+    }
+}

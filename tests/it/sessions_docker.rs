@@ -297,3 +297,21 @@ fn another_run_of_the_container_is_another_session() {
     note(&world, &ask, RUNNING);
     assert!(agent.response("r1").is_none());
 }
+
+/// Between the writing of a request and the start that reads it.
+#[test]
+fn a_container_that_was_restarted_while_its_request_lay_there_is_another_session() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::new(dir.path(), true, LONG_AGO);
+    let mut world = engine.world("probe = { docker = \"agent\" }, start = { docker = \"agent\" }", "");
+    let agent = world.group("g");
+    world.terminate();
+    agent.ask("r1", &json!({"questions": [{"question": "Go?", "options": ["yes", "no"]}]}));
+    engine.set(|container| "2099-01-01T00:00:00Z".clone_into(&mut container.started_at));
+    world.start();
+    let ask = world.one_open();
+    within(SOON, "the Engine to be asked who asks", || (engine.calls("GET") > 0).then_some(()));
+    assert_eq!(world.answer(&ask, &json!({"Go?": "yes"})).0, 200);
+    note(&world, &ask, "The agent has been started since it asked; the answer is kept for it.");
+    assert!(agent.response("r1").is_none() && briefing(&agent, &ask).exists());
+}

@@ -59,7 +59,7 @@ pub(super) fn waiter(request: &Request, settings: &GroupSettings, now: Time) -> 
         process: request.process.clone(),
         other_session: Some(request.session.clone().unwrap_or_default()),
         briefed: None,
-        asked_at: now,
+        asked_at: request.written.map_or(now, |at| at.min(now)),
         run: None,
         told: Told::Outcome,
         response: Delivery::default(),

@@ -68,7 +68,8 @@ impl Broker {
         self.0.ctx.spawn(async move {
             let settings = broker.settings();
             let Some(group) = settings.group(&ask.group) else { return };
-            if let Some(run) = broker.0.sessions.run_of(group).await {
+            let Some(asked_at) = ask.waiter(&request_id).map(|waiter| waiter.asked_at) else { return };
+            if let Some(run) = broker.0.sessions.run_of(group, asked_at).await {
                 broker.apply_later(ask.id, WaiterEvent::Identified { run }.of(request_id));
             }
         });

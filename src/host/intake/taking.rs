@@ -11,7 +11,7 @@ use crate::ipc::wire::{self, Kinds, Message, Peek};
 use crate::ipc::{MAX_REQUEST_BYTES, TASKS};
 use crate::random;
 use crate::sabotage::{crash_point, on};
-use askd_core::{Rejection, RequestId, wording};
+use askd_core::{Rejection, RequestId, Time, wording};
 use std::io;
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ impl GroupScanner {
         let mut survey = self.lock();
         let (next, read) = (survey.queue.pop_first(), survey.read.take());
         drop(survey);
-        let Some((Candidate { name, .. }, cancels)) = next else { return Turn::Nothing };
+        let Some((Candidate { name, modified, .. }, cancels)) = next else { return Turn::Nothing };
         if self.ctx.is_stopping() {
             return Turn::Nothing;
         }
@@ -86,7 +86,14 @@ impl GroupScanner {
         let leftover = name.starts_with(CLAIMED);
         let claimed = if leftover { name.clone() } else { claimed_name() };
         match self.claim(&name, &claimed, read.filter(|(of, ..)| *of == name)) {
-            Ok(Some((message, peek, bytes))) => self.ask_at_once(Claim { name, claimed, message, peek, bytes }),
+            Ok(Some((mut message, peek, bytes))) => {
+                if let Ok(Message::Ask(request)) = &mut message {
+                    let (seconds, nanos) = modified;
+                    let millis = seconds.saturating_mul(1000).saturating_add_unsigned(nanos / 1_000_000);
+                    request.written = Some(Time::from_millis(millis));
+                }
+                self.ask_at_once(Claim { name, claimed, message, peek, bytes })
+            }
             Ok(None) => self.taken(&name, Taken::Done),
             Err(error) => {
                 tracing::error!(group = %self.group, file = name, %error, "a request could not be claimed; trying again");

@@ -43,6 +43,16 @@ pub struct Container {
     pub started_at: Option<Time>,
 }
 
+/// The Engine notes a start only when the container's first process runs already, and that may ask at once.
+const NOTED_WITHIN: Duration = Duration::from_secs(1);
+
+impl Container {
+    /// Whether its last run began after that.
+    pub(super) fn began_after(&self, then: Time) -> bool {
+        self.started_at.is_some_and(|at| at > then + NOTED_WITHIN)
+    }
+}
+
 /// Why the Engine did not do what was asked, as a sentence for the operator.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EngineError {

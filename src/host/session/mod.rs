@@ -40,11 +40,12 @@ impl Sessions {
         Self { engine, ctx, heartbeats: Heartbeats::default(), leases }
     }
 
-    /// The current run of the group's container; `None`: the group has none, or the Engine cannot tell.
-    pub(crate) async fn run_of(&self, settings: &GroupSettings) -> Option<String> {
+    /// The run of the group's container that asked at that time; `None`: the group has none, it is over, or the Engine cannot tell.
+    pub(crate) async fn run_of(&self, settings: &GroupSettings, asked_at: Time) -> Option<String> {
         let Some(Means::Docker(container)) = &settings.session.probe else { return None };
         match self.engine.look(container).await {
-            Ok(container) => Some(container.run),
+            // The request may have lain there for long.
+            Ok(container) => (!container.began_after(asked_at)).then_some(container.run),
             Err(error) => {
                 tracing::warn!(%error, "the Engine did not say which run of its container asks; askd cannot tell whether that run is alive");
                 None
@@ -81,7 +82,7 @@ impl Sessions {
             Some(Means::Docker(container)) => match (self.engine.look(container).await, &waiter.run) {
                 (Ok(Container { running: false, .. }) | Err(EngineError::NoContainer(_)), _) => Probed::Dead,
                 (Ok(Container { run, .. }), Some(asked)) if run == *asked => Probed::Alive,
-                (Ok(Container { started_at: Some(at), .. }), None) if at <= waiter.asked_at => Probed::Alive,
+                (Ok(container), None) if !container.began_after(waiter.asked_at) => Probed::Alive,
                 (Ok(_), _) => Probed::Dead,
                 (Err(error), _) => {
                     tracing::warn!(%error, "a session cannot be probed");
@@ -139,10 +140,11 @@ impl Sessions {
 
     /// What happened to a container since then.
     async fn since(&self, then: Time, container: &str) -> Result<Since, EngineError> {
-        Ok(match self.engine.look(container).await? {
-            Container { running: true, started_at: Some(at), .. } if at > then + NOTED_WITHIN => Since::Started,
-            Container { running: true, .. } => Since::Runs,
-            Container { running: false, .. } => Since::Stopped,
+        let container = self.engine.look(container).await?;
+        Ok(match container.running {
+            true if container.began_after(then) => Since::Started,
+            true => Since::Runs,
+            false => Since::Stopped,
         })
     }
 
@@ -179,9 +181,6 @@ impl Sessions {
         }
     }
 }
-
-/// The Engine notes a start only when the container's first process runs already, and that may ask at once.
-const NOTED_WITHIN: Duration = Duration::from_secs(1);
 
 /// When the agent asked, the last time.
 fn asked_at(ask: &Ask) -> Time {

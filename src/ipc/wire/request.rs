@@ -4,7 +4,7 @@ use super::peek::text;
 use super::{Object, digest, objects};
 use askd_core::{
     self, Carrier, Choice, Content, Digest, MAX_CHOICES, MAX_DESCRIPTION, MAX_HEADER, MAX_LABEL, MAX_PLACEHOLDER,
-    MAX_QUESTION_ID, MAX_TEXT, MAX_TOKEN, Questions, Rejection, RequestId, Style, TimeoutPolicy, without_nul,
+    MAX_QUESTION_ID, MAX_TEXT, MAX_TOKEN, Questions, Rejection, RequestId, Style, Time, TimeoutPolicy, without_nul,
 };
 use schemars::JsonSchema;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
@@ -15,8 +15,7 @@ use std::time::Duration;
 /// `renderTimeout` if the request does not say: how long the daemon has to claim it.
 pub const RENDER_TIMEOUT_MS: u64 = 30_000;
 
-/// A request file as it is written. Unknown fields are ignored; a known one given twice is an
-/// error. `snake_case` is written; the camel case of older clients is read too.
+/// A request file as it is written. Unknown fields are ignored, a known one given twice is an error. Camel case is read, too.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RequestFile {
     #[serde(default, rename = "type")]
@@ -263,11 +262,12 @@ pub struct Request {
     pub op_code: Option<String>,
     /// The process that holds the call.
     pub process: Option<String>,
-    /// Of the request without its process, which a restart of the client changes, and with it, as earlier versions have it. The
-    /// same id with none of them is another request.
+    /// Of the request without its process, which a client's restart changes, and with it, as earlier versions do: one has to match.
     pub digests: [Digest; 2],
     /// How the call reaches askd.
     pub carrier: Carrier,
+    /// When its file was written, which may lie there for long; `None`: it has just been made.
+    pub written: Option<Time>,
 }
 
 /// Reads a request of ours, within every limit.
@@ -338,8 +338,7 @@ impl Request {
         }
         let key = key(&file, &asked);
         let drafts = file.questions.into_iter().map(askd_core::Draft::from).collect();
-        let questions = Questions::new(request_id.as_str(), drafts)?;
-        let content = Content::new(file.title, file.context, questions)?;
+        let content = Content::new(file.title, file.context, Questions::new(request_id.as_str(), drafts)?)?;
         content.fit_to_show()?;
         let max_retries = within("maxRetries", file.max_retries, 0, 5)?;
         Ok(Self {
@@ -355,6 +354,7 @@ impl Request {
             process,
             digests,
             carrier: Carrier::File,
+            written: None,
         })
     }
 }

@@ -21,7 +21,7 @@ pub struct Waiter {
     /// Which run of the agent made it, if that is another one than made the ask; empty if it did not say.
     #[serde(rename = "session_id", default, skip_serializing_if = "Option::is_none")]
     pub other_session: Option<String>,
-    /// When its request was accepted.
+    /// When its request was written, as far as askd knows.
     pub asked_at: Time,
     /// Which run of the session's container made it, as far as a probe could tell.
     pub run: Option<String>,

@@ -74,6 +74,8 @@ pub(super) struct Candidate {
     /// Oldest first.
     pub(super) modified: (i64, u64),
     pub(super) name: String,
+    /// When it got there: whoever copies a file may keep the time at which that was written.
+    pub(super) changed: (i64, u64),
 }
 
 impl GroupScanner {

@@ -243,7 +243,8 @@ impl GroupScanner {
             }
             Some(kind) => {
                 let cancel = kind == Kinds::CANCEL;
-                let candidate = Candidate { cancel, modified: stamp.modified(), name: name.to_owned() };
+                let (modified, changed) = (stamp.modified(), stamp.changed());
+                let candidate = Candidate { cancel, modified, name: name.to_owned(), changed };
                 survey.queue.insert(candidate, peek.request_id.filter(|_| cancel && !peek.torn));
                 survey.read = Some((name.to_owned(), stamp, bytes));
             }

@@ -73,7 +73,7 @@ impl GroupScanner {
         let mut survey = self.lock();
         let (next, read) = (survey.queue.pop_first(), survey.read.take());
         drop(survey);
-        let Some((Candidate { name, modified, .. }, cancels)) = next else { return Turn::Nothing };
+        let Some((Candidate { name, changed, .. }, cancels)) = next else { return Turn::Nothing };
         if self.ctx.is_stopping() {
             return Turn::Nothing;
         }
@@ -88,7 +88,7 @@ impl GroupScanner {
         match self.claim(&name, &claimed, read.filter(|(of, ..)| *of == name)) {
             Ok(Some((mut message, peek, bytes))) => {
                 if let Ok(Message::Ask(request)) = &mut message {
-                    let (seconds, nanos) = modified;
+                    let (seconds, nanos) = changed;
                     let millis = seconds.saturating_mul(1000).saturating_add_unsigned(nanos / 1_000_000);
                     request.written = Some(Time::from_millis(millis));
                 }

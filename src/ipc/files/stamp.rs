@@ -56,6 +56,11 @@ impl Stamp {
         self.modified
     }
 
+    /// When its content, name or mode last changed, as a pair of the same kind.
+    pub fn changed(&self) -> (i64, u64) {
+        self.changed
+    }
+
     /// The device it lies on.
     pub fn device(&self) -> u64 {
         self.device

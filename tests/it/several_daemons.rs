@@ -594,6 +594,21 @@ async fn while_an_agent_is_being_started_no_call_gets_its_outcome_at_any_daemon(
     assert_eq!(cluster.database.query(started).len(), 1);
 }
 
+/// Only the leader lets time pass, and it may be late.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_after_the_deadline_is_late_at_every_daemon() {
+    let Some(cluster) = Cluster::with(2, "", Some(("notick", true))).await else { return };
+    let agent = cluster.agent(1, "inbox");
+    let world = &cluster.hosts[1].world;
+    let request = json!({"request_id": "r1", "timeoutMs": 10000, "questions": [{"question": "Deploy?"}]});
+    assert_eq!(meanwhile(|| agent.call("POST", "/asks", &request.to_string())).0, 201);
+    let ask = meanwhile(|| world.open_of("r1"));
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    let (status, problem) = meanwhile(|| world.answer(&ask, &json!({"Deploy?": "yes"})));
+    assert_eq!((status, &problem["ask"]["outcome"]["status"]), (409, &json!("timeout")), "{problem}");
+    assert_eq!(meanwhile(|| agent.outcome("r1"))["result"]["status"], "timeout");
+}
+
 /// The clock of one host is an hour fast. The daemons go by the database's.
 #[test]
 fn the_clock_of_a_host_makes_no_difference() {

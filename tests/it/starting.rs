@@ -6,6 +6,7 @@ use crate::in_slack::{ALICE, BOB, CHANNEL, Mode, in_slack};
 use crate::stored::{Kind, fill};
 use askd_core::Time;
 use serde_json::json;
+use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long something that has to wait is watched.
@@ -66,6 +67,25 @@ fn lists_and_codes_say_when_to_come_again_until_everything_is_read() {
     world.let_go();
     assert_eq!(world.open(), [json!(null); 0]);
     assert_eq!(world.call("GET", &format!("/asks/{code}"), None).1["id"], id);
+}
+
+/// Nobody but the clock of a daemon that runs lets the time of a question pass, and a click can come sooner after a start.
+#[test]
+fn an_answer_after_the_deadline_is_late_although_the_stored_questions_are_still_being_read() {
+    let mut world = World::empty().in_files().with_binary().started();
+    let agent = world.group("g");
+    agent.ask_framework("r1");
+    let ask = world.one_open();
+    assert!(world.terminate().success());
+    let answer_by = ask["answer_by"].as_str().unwrap();
+    for (path, record) in world.store() {
+        fs::write(path, record.replace(answer_by, "2026-01-01T00:00:00.000Z")).unwrap();
+    }
+    world.start_held("pending_questions/g");
+    let (status, problem) = world.answer(&ask, &json!({"r1_0": "Vue"}));
+    assert_eq!((status, &problem["ask"]["outcome"]["status"]), (409, &json!("timeout")), "{problem}");
+    assert_eq!(agent.wait("r1")["result"]["status"], "timeout");
+    world.let_go();
 }
 
 /// Whether a request is new shows only when all asks of its group are known. Its agent is told that it was seen, and other

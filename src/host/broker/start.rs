@@ -149,10 +149,9 @@ impl Broker {
         let undone = effects.iter().any(|effect| *effect != over && self.does(ask, effect));
         let owes = undone || (!settled && self.leads() && ask.was_interrupted());
         let named = self.0.naming.of(ask);
-        {
-            let mut index = self.index();
+        let is_known = self.enter(|index| {
             if index.group(ask.id).is_some() {
-                return;
+                return true;
             }
             index.insert_named(ask, named, self.0.set_by);
             if on("untimed") {
@@ -161,8 +160,9 @@ impl Broker {
             if (lost && self.leads()) || (owes && (*settled || !on("noresume"))) {
                 self.lanes().owe(ask.id, lost && self.leads());
             }
-        }
-        if *settled {
+            false
+        });
+        if is_known || *settled {
             return;
         }
         let now = self.clock().now();

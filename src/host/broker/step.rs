@@ -41,7 +41,8 @@ impl Stepped {
 /// What came of a job.
 pub(super) enum Applied {
     Stepped(Stepped),
-    /// A step had to come first: it makes the ask follow a clock that was set, or takes up what the last run left undone.
+    /// A step had to come first: it makes the ask follow a clock that was set, takes up what the last run left undone, or lets
+    /// the ask time out.
     First(Stepped),
     Same(Arc<Ask>),
     Refused(Box<Refusal>, Arc<Ask>),
@@ -83,6 +84,7 @@ impl Broker {
         };
         match first {
             Ok(Some(first)) => Applied::First(first),
+            Ok(None) if ask.is_overdue(now) && !matches!(event, Event::Tick) => self.time_out(ask, now, fresh),
             Ok(None) => self.step(ask, event, now, fresh),
             Err(StoreError::Stale) => Applied::Stale,
             Err(error) => Applied::NotStored(error.to_string()),
@@ -143,6 +145,16 @@ impl Broker {
         }
         self.lanes().paid(ask.id);
         Ok(Some(resumed))
+    }
+
+    /// Lets an ask time out whose deadline has come, before anything else happens to it: that comes too late.
+    fn time_out(&self, ask: Arc<Ask>, now: Time, fresh: bool) -> Applied {
+        match self.step(ask, Event::Tick, now, fresh) {
+            Applied::Stepped(timeout) => Applied::First(timeout),
+            // What happens next has not been tried.
+            Applied::InDoubt(error) => Applied::NotStored(error),
+            applied => applied,
+        }
     }
 
     fn step(&self, ask: Arc<Ask>, event: Event, now: Time, fresh: bool) -> Applied {

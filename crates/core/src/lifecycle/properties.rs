@@ -303,6 +303,7 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
         seen.outcome = ask.outcome().cloned();
         if let Some(Outcome::Answered { by, .. } | Outcome::Dismissed { by }) = ask.outcome() {
             let Some(Event::Replied { source, person, .. }) = event else { panic!("answered without a reply") };
+            assert!(!before.is_some_and(|ask| ask.is_overdue(now)), "answered after its deadline");
             assert_eq!(by, person);
             match source {
                 Source::Token => assert!(person.via.is_operator()),

@@ -26,7 +26,7 @@ impl AskState {
     /// Lets time pass.
     pub(super) fn tick(&mut self, cx: &mut Context) -> bool {
         let due = match &self.stage {
-            Stage::Open { answer_by, .. } => *answer_by <= cx.now,
+            Stage::Open { .. } => self.is_overdue(cx.now),
             Stage::Settled { at, .. } if self.is_done_with() && self.kept_until(*at) <= cx.now => {
                 return self.make_room(cx);
             }
@@ -42,6 +42,11 @@ impl AskState {
         }
         let nudged = self.nudge(cx);
         self.tick_widgets(cx) || nudged
+    }
+
+    /// Whether the time to answer it is over, although nothing has let it time out yet.
+    pub fn is_overdue(&self, now: Time) -> bool {
+        matches!(self.stage, Stage::Open { answer_by, .. } if answer_by <= now)
     }
 
     /// Whether nothing is left of it but an outcome that is kept.
@@ -182,6 +187,10 @@ impl AskState {
         cx: &mut Context,
     ) -> Result<bool, Refusal> {
         self.may_answer(source, &person)?;
+        if self.is_overdue(cx.now) {
+            // No reply is in time any more, whether or not a tick has come.
+            self.settle(Outcome::TimedOut, cx);
+        }
         if let Some(heard) = reply.heard() {
             if self.was_told(&heard.message) {
                 return Ok(false);

@@ -106,6 +106,35 @@ fn a_call_with_the_key_of_an_open_ask_joins_it() {
     assert_eq!(world.open_of("r6")["title"], "Production");
 }
 
+/// The record of a question says that it is answered a moment before anything finds it among those that are.
+#[test]
+fn a_request_that_comes_while_an_answer_is_being_stored_is_given_that_answer() {
+    let mut world = World::empty().in_files().with_binary();
+    let gate = world.dir.path().join("gate");
+    world.set_env("ASKD_GATE", &format!("saved={}", gate.display()));
+    let world = world.started();
+    let agent = world.group("g");
+    let same = json!({"idempotency_key": "k", "questions": [{"question": "Go?", "options": ["yes", "no"]}]});
+    agent.ask("r1", &same);
+    let ask = world.one_open();
+    fs::write(&gate, "").unwrap();
+    std::thread::scope(|scope| {
+        let answering = scope.spawn(|| world.answer(&ask, &json!({"Go?": "yes"})).0);
+        let id = ask["id"].as_str().unwrap();
+        within(SOON, "the answer to be stored", || (world.details(id)["state"] == "settled").then_some(()));
+        agent.ask("r2", &same);
+        let is_claimed = || agent.task_names().iter().all(|name| name.starts_with(".claimed-")).then_some(());
+        within(SOON, "the request to be claimed", is_claimed);
+        // Time to decide on it.
+        std::thread::sleep(Duration::from_millis(200));
+        fs::remove_file(&gate).unwrap();
+        assert_eq!(answering.join().unwrap(), 200);
+    });
+    // A client that gives no signs of life has 15 s to take its response.
+    assert_eq!(agent.wait("r2")["result"]["answers"], json!({"Go?": "yes"}));
+    assert_eq!(world.open(), [json!(null); 0]);
+}
+
 #[test]
 fn only_so_many_calls_join_a_question_and_each_is_told_alone() {
     let world = World::new();

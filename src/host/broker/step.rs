@@ -5,7 +5,7 @@ use super::{Broker, RETRY, promise};
 use crate::clock::Reading;
 use crate::host::settings::Means;
 use crate::host::store::{Along, Basis, Save, StoreError};
-use crate::sabotage::{crash_point, on, panic_point};
+use crate::sabotage::{crash_point, gate, on, panic_point};
 use askd_core::{Ask, AskId, DeliveryEffect, Effect, Event, Group, Person, Refusal, Step, Taker, Time};
 use std::sync::Arc;
 
@@ -271,6 +271,7 @@ impl Broker {
             saved.map_err(|error| if allowed { error.in_doubt() } else { error })?;
         }
         self.note(step, now);
+        gate("saved");
         // Another daemon may have stored something over it already, and this one may have learned that.
         let newest = if self.is_shared() { self.0.store.cached(ask.id) } else { None };
         self.enter(|index| {

@@ -113,10 +113,11 @@ impl Broker {
             return Ok(submitted);
         }
         let kept = request.key.and_then(|key| self.index().kept_by_key(group, key));
-        if let Some(id) = kept
-            && let Some(submitted) = self.give_kept(id, &request).await
-        {
-            return Ok(submitted);
+        // What could not be joined may have been settled so lately that the index does not know it as kept yet.
+        for id in joined.into_iter().chain(kept) {
+            if let Some(submitted) = self.give_kept(id, &request).await {
+                return Ok(submitted);
+            }
         }
         if let Some(blocked) = self.blocks(group, &request, given).await {
             return blocked;

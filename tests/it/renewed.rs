@@ -1,7 +1,7 @@
 //! A group's folder that another one takes the place of: somebody renamed or removed it, or its disk is not mounted yet.
 
 use crate::harness::{Agent, SOON, World, within};
-use crate::sessions::{JUDGED, with_session};
+use crate::sessions::{JUDGED, Program, start, with_session};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
@@ -66,4 +66,76 @@ fn a_briefing_that_went_with_its_folder_is_written_again() {
     replace(&world, "g");
     let again = world.passing(JUDGED, "the briefing to be there again", || fs::read(briefing()).ok());
     assert!(String::from_utf8(again).unwrap().contains("Vue"));
+}
+
+fn is_started(world: &World, program: &Program, times: usize) {
+    let last = world.passing(2 * JUDGED, "the agent to be started", || program.runs().into_iter().nth(times - 1));
+    assert!(last.contains("The user answered: \\\"Vue\\\""), "{last}");
+}
+
+/// Nobody took it: the agent is started with it, or reads it at its next start.
+#[test]
+fn a_response_that_went_with_its_folder_before_it_is_taken_back_is_briefed() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::new(dir.path(), "start", 0);
+    let world = with_session(&start(&program), "").started();
+    let agent = world.group("g");
+    answered(&world, &agent, "r1");
+    fs::remove_dir_all(&agent.path).unwrap();
+    is_started(&world, &program, 1);
+    assert_eq!(program.runs().len(), 1);
+
+    let world = with_session("", "answer_retention = \"60s\"").started();
+    let agent = world.group("g");
+    let ask = answered(&world, &agent, "r1");
+    fs::remove_dir_all(&agent.path).unwrap();
+    let briefing = agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()));
+    world.passing(2 * JUDGED, "the briefing", || briefing.exists().then_some(()));
+}
+
+#[test]
+fn an_agent_is_started_although_its_briefing_went_with_the_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::new(dir.path(), "start", 1);
+    let world = with_session(&start(&program), "pickup_timeout = \"1s\"").started();
+    let agent = world.group("g");
+    answered(&world, &agent, "r1");
+    is_started(&world, &program, 1);
+    fs::remove_dir_all(&agent.path).unwrap();
+    is_started(&world, &program, 3);
+}
+
+#[test]
+fn a_call_that_asks_again_gets_the_answer_that_went_with_the_folder() {
+    let world = with_session("", "").started();
+    let agent = world.group("g");
+    let same = json!({"idempotency_key": "k", "questions": [{"question": "Go?", "options": ["yes", "no"]}]});
+    agent.ask("r1", &same);
+    assert_eq!(world.answer(&world.one_open(), &json!({"Go?": "yes"})).0, 200);
+    agent.wait("r1");
+    fs::remove_dir_all(&agent.path).unwrap();
+    world.later(Duration::from_secs(6));
+    fs::create_dir_all(agent.tasks()).unwrap();
+    agent.ask("r2", &same);
+    let response = world.passing(JUDGED, "the answer", || agent.response("r2"));
+    assert_eq!(response["result"]["answers"], json!({"Go?": "yes"}));
+    assert_eq!(world.open(), [json!(null); 0]);
+}
+
+/// Its clock is the one that the file system tells when a folder was made.
+#[test]
+fn a_folder_that_was_made_again_while_no_daemon_ran_has_lost_what_lay_there() {
+    let mut world = with_session("", "").with_binary().started();
+    let agent = world.group("g");
+    answered(&world, &agent, "r1");
+    assert!(world.terminate().success());
+    fs::remove_dir_all(&agent.path).unwrap();
+    fs::create_dir_all(agent.path.join("tasks")).unwrap();
+    fs::create_dir(agent.path.join("responses")).unwrap();
+    world.start();
+    within(SOON, "the response to be there again", || agent.response("r1"));
+    agent.take("r1");
+    assert!(world.terminate().success());
+    world.start();
+    world.noted_as_taken("g");
 }

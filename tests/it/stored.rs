@@ -224,7 +224,7 @@ fn run(Step { mut ask, effects }: Step, at: Time) -> Ask {
             }
             Effect::Delivery { to, effect: DeliveryEffect::Write } => DeliveryEvent::Written.to(to),
             Effect::Delivery { to, effect: DeliveryEffect::Publish } => DeliveryEvent::Published.to(to),
-            Effect::Delivery { to, effect: DeliveryEffect::TakeBack } => {
+            Effect::Delivery { to, effect: DeliveryEffect::TakeBack { .. } } => {
                 DeliveryEvent::TakenBack { taken: false }.to(to)
             }
             _ => continue,

@@ -9,7 +9,7 @@ use crate::ipc::files::ReadError;
 use crate::ipc::wire::file_bytes;
 use crate::ipc::{BRIEFINGS, response_name};
 use crate::sabotage::crash_point;
-use askd_core::{AgentStart, Ask, AskId, Event, FollowUpEvent, RequestId, Tried, WaiterEvent};
+use askd_core::{AgentStart, Ask, AskId, DeliveryEvent, Event, FollowUpEvent, RequestId, Taker, Tried, WaiterEvent};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,6 +99,15 @@ impl Broker {
             // An agent that is not known to have started is started again: at least once.
             let Some(tried) = broker.0.ctx.unless_cut(Box::pin(broker.try_start(&ask))).await else { return };
             crash_point("wake.started");
+            if matches!(tried, Tried::Read)
+                && let Some(since) = ask.follow_up().briefing.published_at()
+                && !broker.keeps_briefings(&ask.group)
+                && broker.went_with_folder(&ask.group, &Taker::Briefing, since)
+            {
+                // Once it is written again, the next start begins.
+                drop(alone);
+                return broker.apply_later(ask.id, DeliveryEvent::Lost { since }.to(Taker::Briefing));
+            }
             let (nth, mut pause) = (ask.follow_up().briefings, RETRY.0);
             let tried = Event::FollowUp(FollowUpEvent::Tried { nth, what: tried });
             while let Err(Failure::NotStored) = broker.apply(ask.id, tried.clone()).await {

@@ -107,18 +107,23 @@ impl Broker {
     }
 
     /// What has become of an outcome that does not lie in its folder any more.
-    fn gone(&self, group: &Group, to: &Taker, since: Time) -> DeliveryEvent {
+    pub(super) fn gone(&self, group: &Group, to: &Taker, since: Time) -> DeliveryEvent {
+        let lost = self.went_with_folder(group, to, since);
+        if lost { DeliveryEvent::Lost { since } } else { DeliveryEvent::Taken { since } }
+    }
+
+    /// Whether an outcome that does not lie in its folder any more went with the folder, so that nobody took it.
+    pub(super) fn went_with_folder(&self, group: &Group, to: &Taker, since: Time) -> bool {
         let folder = match to {
             Taker::Waiter(_) => RESPONSES,
             Taker::Briefing => BRIEFINGS,
         };
-        let off = if self.is_shared() { CLOCKS_APART } else { Duration::ZERO };
-        if self.0.folders.has_lost(group, folder, since, off) && !on("renewed") {
-            tracing::warn!(%group, "{folder} of the group is another folder than before; what lay there is written again");
-            DeliveryEvent::Lost { since }
-        } else {
-            DeliveryEvent::Taken { since }
+        let off = self.is_shared().then_some(CLOCKS_APART);
+        let lost = self.0.folders.has_lost(group, folder, since, off) && !on("renewed");
+        if lost {
+            tracing::warn!(%group, "{folder} of the group is another folder than before; what lay there is told again");
         }
+        lost
     }
 
     /// Asks more closely, which may take long: only once at a time in a group.
@@ -189,10 +194,15 @@ impl Broker {
                 };
                 self.work(ask, work, |nth| Event::FollowUp(FollowUpEvent::Briefed { nth }));
             }
-            (to, DeliveryEffect::TakeBack) => {
+            (to, DeliveryEffect::TakeBack { since }) => {
                 let taker = to.clone();
                 let work = move |broker: &Self, ask: &Ask| match ask.delivery(&taker).map(Delivery::state) {
-                    Some(DeliveryState::TakingBack) => broker.take_back(ask, &taker).map(Some),
+                    Some(DeliveryState::TakingBack) => {
+                        // After a restart all that is known is that it was not there before there was an outcome.
+                        let since = since.or(ask.settled_at());
+                        let lost = || since.is_some_and(|since| broker.went_with_folder(&ask.group, &taker, since));
+                        broker.take_back(ask, &taker).map(|gone| Some(gone && !lost()))
+                    }
                     // A response that was published again meanwhile must stay; an old briefing must not.
                     Some(DeliveryState::Undecided | DeliveryState::TakenBack { .. } | DeliveryState::Taken)
                         if taker == Taker::Briefing =>
@@ -283,7 +293,7 @@ impl Broker {
         });
     }
 
-    /// Puts a response or briefing out of its taker's reach, by one rename; `true` if it was taken.
+    /// Puts a response or briefing out of its taker's reach, by one rename; `true` if it was not there any more.
     fn take_back(&self, ask: &Ask, to: &Taker) -> io::Result<bool> {
         let (folder, id) = match to {
             Taker::Waiter(request_id) if ask.waiter(request_id).is_some_and(|waiter| !waiter.carrier.is_file()) => {

@@ -10,8 +10,8 @@ use crate::host::session::{DEAD_AFTER, Liveness};
 use crate::ipc::RESPONSES;
 use crate::ipc::wire::Request;
 use askd_core::{
-    AgentStart, Ask, AskId, DeliveryEvent, DeliveryState, Event, Group, MAX_WAITERS, Rejection, Relation, RequestId,
-    Time, Waiter,
+    AgentStart, Ask, AskId, DeliveryState, Event, Group, MAX_WAITERS, Rejection, Relation, RequestId, Taker, Time,
+    Waiter,
 };
 use std::io;
 use tokio::sync::broadcast::error::RecvError;
@@ -115,8 +115,9 @@ impl Broker {
             let dead = self.is_dead(id, &old.request_id).await;
             match (lies, dead) {
                 (Ok(Lies::Gone), _) => {
-                    let collected = DeliveryEvent::Taken { since: at }.of(old.request_id.clone());
-                    if matches!(self.apply(id, collected).await, Err(Failure::NotStored | Failure::InDoubt)) {
+                    let to = Taker::Waiter(old.request_id.clone());
+                    let gone = self.gone(&ask.group, &to, at).to(to);
+                    if matches!(self.apply(id, gone).await, Err(Failure::NotStored | Failure::InDoubt)) {
                         return Some(Submitted::NotStored);
                     }
                     return Some(Submitted::NotYet);

@@ -109,16 +109,19 @@ impl Delivery {
 
     /// Has it put out of the taker's reach. Only what is published can be.
     pub(super) fn take_back(&mut self) -> Option<DeliveryEffect> {
-        self.is_published().then(|| {
+        let since = self.published_at();
+        since.map(|_| {
             self.state = TakingBack;
-            DeliveryEffect::TakeBack
+            DeliveryEffect::TakeBack { since }
         })
     }
 
     /// Has nothing to tell this taker any more; a file that lies there for it is put away.
     pub(super) const fn withdraw(&mut self) -> Option<DeliveryEffect> {
         let effect = match self.state {
-            Owed | Ready | Published { .. } | TakingBack => Some(DeliveryEffect::TakeBack),
+            Owed | Ready | Published { .. } | TakingBack => {
+                Some(DeliveryEffect::TakeBack { since: self.published_at() })
+            }
             Undecided | TakenBack { .. } | Taken => None,
         };
         self.state = Undecided;
@@ -154,7 +157,7 @@ impl Delivery {
         match self.state {
             Owed => Some(DeliveryEffect::Write),
             Ready => Some(DeliveryEffect::Publish),
-            TakingBack => Some(DeliveryEffect::TakeBack),
+            TakingBack => Some(DeliveryEffect::TakeBack { since: None }),
             Undecided | Published { .. } | TakenBack { .. } | Taken => None,
         }
     }
@@ -232,7 +235,7 @@ mod tests {
                 let event = match delivery.resume() {
                     Some(DeliveryEffect::Write) => DeliveryEvent::Written,
                     Some(DeliveryEffect::Publish) => DeliveryEvent::Published,
-                    Some(DeliveryEffect::TakeBack) => DeliveryEvent::TakenBack { taken: false },
+                    Some(DeliveryEffect::TakeBack { .. }) => DeliveryEvent::TakenBack { taken: false },
                     None => break,
                 };
                 prop_assert!(delivery.step(event, now));

@@ -71,7 +71,10 @@ pub enum DeliveryEffect {
     /// Put it where its taker looks for it; comes back as [`DeliveryEvent::Published`].
     Publish,
     /// Put it out of its taker's reach; comes back as [`DeliveryEvent::TakenBack`].
-    TakeBack,
+    TakeBack {
+        /// Since when it had been there, if that is known.
+        since: Option<Time>,
+    },
 }
 
 /// Something to do after the decision.

@@ -295,7 +295,7 @@ impl AskState {
         } else if briefing.state() == DeliveryState::Owed {
             // If it is not there yet, that does not mean that an agent has read it.
             briefing.set_aside(cx.now);
-            cx.act(DeliveryEffect::TakeBack.to(Taker::Briefing));
+            cx.act(DeliveryEffect::TakeBack { since: None }.to(Taker::Briefing));
             changed = true;
         } else if *briefing == Delivery::default() && nobody_waits {
             briefing.set_aside(cx.now);

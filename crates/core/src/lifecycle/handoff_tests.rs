@@ -257,7 +257,10 @@ fn calls_that_nobody_waits_for_any_more_make_room() {
     assert!(step.effects.contains(&Effect::FollowUp(FollowUpEffect::Tidy)), "its file would stay: {:?}", step.effects);
     let step = next(step.ask, again, at(7));
     assert!(step.ask.waiter(&gone).is_none() && step.ask.waiters.len() == MAX_WAITERS);
-    assert!(step.effects.contains(&DeliveryEffect::TakeBack.of(gone)), "the record knows its file no more");
+    assert!(
+        step.effects.contains(&DeliveryEffect::TakeBack { since: None }.of(gone)),
+        "the record knows its file no more"
+    );
 }
 
 /// A call of this session that waits for the answer which another one has taken, and has died.

@@ -520,7 +520,7 @@ pub(super) fn carried_out(ask: &Ask, effect: Effect, now: &mut Time) -> Option<E
                     let nth = ask.follow_up().briefings;
                     return Some(Event::FollowUp(FollowUpEvent::Briefed { nth }));
                 }
-                (_, DeliveryEffect::TakeBack) => DeliveryEvent::TakenBack { taken: false },
+                (_, DeliveryEffect::TakeBack { .. }) => DeliveryEvent::TakenBack { taken: false },
             };
             Some(event.to(to))
         }

@@ -91,7 +91,7 @@ impl AskState {
             let gone = self.waiters.remove(gone);
             if gone.response.is_taken_back() {
                 // Its file is still there: the record does not know it any more.
-                cx.act(DeliveryEffect::TakeBack.of(gone.request_id));
+                cx.act(DeliveryEffect::TakeBack { since: None }.of(gone.request_id));
             }
         }
         let waiter = self.of_other_session(waiter);

@@ -147,7 +147,7 @@ impl World {
                     effect: WidgetEffect::Look | WidgetEffect::Await { .. } | WidgetEffect::Remind,
                     ..
                 }
-                | Effect::Delivery { effect: DeliveryEffect::TakeBack, .. }
+                | Effect::Delivery { effect: DeliveryEffect::TakeBack { .. }, .. }
                 | Effect::FollowUp(_)
                 | Effect::Identify(_)
                 | Effect::Note(_)

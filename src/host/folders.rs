@@ -151,6 +151,12 @@ impl Folders {
         Dir::pinned(&self.root).and_then(|root| root.pin(group.folder())).is_ok()
     }
 
+    /// Whether nothing is in the place of a group's folder, no link or file either.
+    pub fn is_absent(&self, group: &Group) -> bool {
+        let place = Stamp::of_place(&self.root.join(group.folder()));
+        place.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    }
+
     /// One of a group's folders, only to look at files in it by name: no watch reports that.
     pub fn pin(&self, group: &Group, name: &str) -> io::Result<Dir> {
         let root = Dir::pinned(&self.root)?;

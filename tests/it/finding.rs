@@ -3,6 +3,7 @@
 use crate::harness::{SOON, World, within};
 use serde_json::json;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
 /// What is allowed where no event ever comes: 5 s until the next look, and time for a busy machine, but
@@ -232,6 +233,45 @@ fn names_that_are_no_groups_are_ignored_and_said() {
     world.one_open();
     within(SOON, "the complaint", || (world.log().matches("not a group's name").count() == 3).then_some(()));
     assert_eq!(world.open().len(), 1);
+}
+
+#[test]
+fn a_link_where_a_folder_has_to_be_is_a_problem_until_it_is_removed() {
+    let world = World::empty().in_files().groups(&["linked", "away"]);
+    let (ipc, here) = (world.data().join("ipc"), world.dir.path().join("elsewhere"));
+    // Another file system, where there is one.
+    let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    for folder in [ipc.as_path(), here.as_path(), &memory.path().join("tasks")] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    std::os::unix::fs::symlink(&here, ipc.join("linked")).unwrap();
+    std::os::unix::fs::symlink(memory.path(), ipc.join("away")).unwrap();
+    let world = world.started();
+    let said = |what: &str| world.log().matches(what).count();
+    within(SOON, "both complaints", || (said("it must be a folder, not a link") == 2).then_some(()));
+    world.later(Duration::from_secs(20));
+    let problems = world.call("GET", "/status", None).1["problems"].clone();
+    let abouts: Vec<_> = problems.as_array().unwrap().iter().map(|problem| problem["about"].clone()).collect();
+    assert_eq!(abouts, [json!("away"), json!("linked")], "{problems}");
+    assert_eq!((said("it must be a folder, not a link"), said("nothing is wrong")), (2, 0), "{}", world.log());
+
+    // As the fix says.
+    fs::remove_file(ipc.join("linked")).unwrap();
+    world.passing(WITHOUT_EVENTS, "the folder to be made", || ipc.join("linked/responses").exists().then_some(()));
+    world.group("linked").ask_framework("r1");
+    world.passing(WITHOUT_EVENTS, "the request", || world.open().into_iter().find(|ask| ask["request_id"] == "r1"));
+
+    // Somebody makes the folder, before askd does.
+    let aside = world.dir.path().join("aside");
+    fs::create_dir_all(aside.join("tasks")).unwrap();
+    let request = br#"{"type":"ask_user:ask","request_id":"r2","questions":[{"question":"Go?"}]}"#;
+    fs::write(aside.join("tasks/r2.json"), request).unwrap();
+    fs::set_permissions(aside.join("tasks"), fs::Permissions::from_mode(0o770)).unwrap();
+    fs::remove_file(ipc.join("away")).unwrap();
+    fs::rename(aside, ipc.join("away")).unwrap();
+    world.passing(WITHOUT_EVENTS, "the request", || world.open().into_iter().find(|ask| ask["request_id"] == "r2"));
+    world.passing(WITHOUT_EVENTS, "both to be well", || (said("nothing is wrong") == 2).then_some(()));
+    assert_eq!(world.call("GET", "/status", None).1["problems"], json!([]));
 }
 
 #[test]

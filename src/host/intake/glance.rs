@@ -66,7 +66,11 @@ impl GroupScanner {
         let (dir, root) = root;
         let stamp = dir.stat_below(&self.tasks).ok();
         if let Some(stamp) = stamp {
-            self.folders.note_home(&self.group, TASKS, root.device() == stamp.device());
+            let is_home = root.device() == stamp.device();
+            // A link leads to another file system, too, and none is mounted here then.
+            if is_home || dir.pin(&self.tasks).is_ok() {
+                self.folders.note_home(&self.group, TASKS, is_home);
+            }
             self.is_mounted.store(!self.folders.is_home(&self.group), Ordering::Relaxed);
         }
         let now = self.ctx.clock().monotonic();

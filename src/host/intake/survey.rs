@@ -279,8 +279,11 @@ impl GroupScanner {
         if !make && survey.trouble.is_none() && now.as_ref().is_some_and(is_watched) {
             return;
         }
-        let served = self.broker.settings().group(&self.group).is_some();
-        // A folder that was removed is not made again.
+        let settings = self.broker.settings();
+        let served = settings.group(&self.group).is_some();
+        // A folder that was removed is not made again, but one that askd could not make is made once its place is free.
+        let is_configured = || settings.configured().any(|group| group == self.group);
+        let make = make || (survey.trouble.is_some() && (!self.folders.is_absent(&self.group) || is_configured()));
         if served && (make || self.folders.exists(&self.group)) {
             let prepared = self.folders.prepare(&self.group);
             let prepared = prepared.map_err(|error| self.folders.cannot_make(&self.group, &error));

@@ -13,7 +13,7 @@ use crate::random;
 use askd_core::{Group, Time};
 use lru::LruCache;
 use parking_lot::Mutex;
-use rustix::fs::{AtFlags, CWD, Gid, MemfdFlags, StatxFlags, fchown, memfd_create, statx};
+use rustix::fs::{Gid, MemfdFlags, fchown, memfd_create};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::num::NonZeroUsize;
@@ -40,8 +40,6 @@ pub struct Folders {
     run: Arc<str>,
     held: Arc<Mutex<Held>>,
     clock: Clock,
-    /// When this run began.
-    begun: Time,
     /// When folders of groups were made, or found in the place of others, in this run.
     renewed: Arc<Mutex<HashMap<PathBuf, Moment>>>,
     /// The groups whose folders are on the disk of the root.
@@ -76,8 +74,7 @@ impl Folders {
         std::fs::create_dir_all(&root)?;
         let (run, held) = (random::unique().into(), Arc::new(Mutex::new(LruCache::new(MOST_HELD))));
         let (renewed, home, mounted, problems, looked) = Default::default();
-        let begun = clock.now();
-        Ok(Self { root, access, run, held, clock, begun, renewed, home, mounted, problems, looked })
+        Ok(Self { root, access, run, held, clock, renewed, home, mounted, problems, looked })
     }
 
     /// Notes that all of them were looked at, and how many did not answer.
@@ -238,17 +235,14 @@ impl Folders {
         self.renewed.lock().insert(path, self.clock.monotonic());
     }
 
-    /// Whether what was put into one of a group's folders at `since` certainly went with the folder: another one is in its
-    /// place. `off`: by how much `since`, which several computers tell, may differ from the time of this one.
-    pub fn has_lost(&self, group: &Group, name: &str, since: Time, off: Option<Duration>) -> bool {
-        let path = self.path_of(group, name);
-        let renewed = self.renewed.lock().get(&path).copied();
-        let (now, shared, off) = (self.clock.now(), off.is_some(), off.unwrap_or_default());
+    /// Whether what was put into one of a group's folders at `since`, by a clock that may be `off` by so much, certainly went
+    /// with the folder: another one is in its place.
+    pub fn has_lost(&self, group: &Group, name: &str, since: Time, off: Duration) -> bool {
+        let renewed = self.renewed.lock().get(&self.path_of(group, name)).copied();
+        let now = self.clock.now();
         // By how long ago they were, however the time of day was set in between. What is ahead of now is of an earlier run.
         let is_older = |moment| since > now + off || now.since(since) > self.clock.monotonic().since(moment) + off;
-        // What happened before this run, the folder itself tells, by this computer's clock.
-        let is_younger = || made_at(&path).is_some_and(|made| since < made && made <= now);
-        renewed.is_some_and(is_older) || (!shared && since < self.begun && is_younger())
+        renewed.is_some_and(is_older)
     }
 
     /// Makes all of a group's folders.
@@ -349,14 +343,6 @@ impl Folders {
         };
         FolderTrouble { folder: path.display().to_string(), what: format!("askd cannot open it: {error}"), fix }
     }
-}
-
-/// When a folder was made, if its file system tells.
-fn made_at(folder: &Path) -> Option<Time> {
-    let told = statx(CWD, folder, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BTIME).ok()?;
-    let made = told.stx_btime;
-    let tells = told.stx_mask & StatxFlags::BTIME.bits() != 0;
-    tells.then(|| Time::from_millis(made.tv_sec * 1000 + i64::from(made.tv_nsec / 1_000_000)))
 }
 
 /// Whether this process may give files to a group, found out with one that nobody else sees.

@@ -121,21 +121,3 @@ fn a_call_that_asks_again_gets_the_answer_that_went_with_the_folder() {
     assert_eq!(response["result"]["answers"], json!({"Go?": "yes"}));
     assert_eq!(world.open(), [json!(null); 0]);
 }
-
-/// Its clock is the one that the file system tells when a folder was made.
-#[test]
-fn a_folder_that_was_made_again_while_no_daemon_ran_has_lost_what_lay_there() {
-    let mut world = with_session("", "").with_binary().started();
-    let agent = world.group("g");
-    answered(&world, &agent, "r1");
-    assert!(world.terminate().success());
-    fs::remove_dir_all(&agent.path).unwrap();
-    fs::create_dir_all(agent.path.join("tasks")).unwrap();
-    fs::create_dir(agent.path.join("responses")).unwrap();
-    world.start();
-    within(SOON, "the response to be there again", || agent.response("r1"));
-    agent.take("r1");
-    assert!(world.terminate().success());
-    world.start();
-    world.noted_as_taken("g");
-}

@@ -118,7 +118,7 @@ impl Broker {
             Taker::Waiter(_) => RESPONSES,
             Taker::Briefing => BRIEFINGS,
         };
-        let off = self.is_shared().then_some(CLOCKS_APART);
+        let off = if self.is_shared() { CLOCKS_APART } else { Duration::ZERO };
         let lost = self.0.folders.has_lost(group, folder, since, off) && !on("renewed");
         if lost {
             tracing::warn!(%group, "{folder} of the group is another folder than before; what lay there is told again");

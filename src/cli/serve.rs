@@ -96,7 +96,7 @@ impl Serve {
             tokio::select! {
                 daemon = &mut opening => break daemon,
                 Some(()) = hangup.recv() => {
-                    tracing::warn!("told to reload before it is ready; restart it to have the settings read again");
+                    tracing::warn!("got SIGHUP before askd was ready; restart askd to apply changed settings");
                 }
                 () = stop.cancelled() => {
                     tracing::info!("askd has stopped");

@@ -169,8 +169,8 @@ pub async fn serve(
 /// How long a client may take between two pieces of a body, and to agree on TLS.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection may be without a request. Proxies keep theirs for one or two minutes (nginx 60 s, Caddy 120 s); if
-/// askd closed one first, a click that the proxy just sends on it would be lost. A head has as long: a stranger who sends it
-/// slowly takes a place that the next one displaces.
+/// askd closed one first, a click that the proxy sends at that moment would be lost. The head of a request may take as long: a
+/// stranger who sends one slowly holds a place only until a new connection needs it.
 const KEEP_ALIVE: Duration = Duration::from_secs(150);
 /// How many connections are served at a time. One more displaces the one that has been without a request in work for
 /// longest. Streams of events and webhooks have lower limits of their own, so a health check always finds a place.

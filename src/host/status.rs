@@ -152,7 +152,7 @@ impl Status {
         let groups = self.groups(&overview);
         let mut problems: Vec<ProblemView> =
             judged.as_ref().err().map(|why| ProblemView::of_daemon(why, self.broker.place())).into_iter().collect();
-        problems.extend(self.clock_is_off().map(ProblemView::of_clock));
+        problems.extend(self.clock_is_off().as_deref().map(ProblemView::of_clock));
         problems.extend(self.agents.problem().map(ProblemView::of_agents));
         problems.extend(channels.iter().filter_map(ProblemView::of_channel));
         problems.extend(self.not_running().into_iter().map(ProblemView::of_missing));
@@ -253,9 +253,10 @@ impl ProblemView {
         Self { kind: "daemon", about: None, line, fix: fix.to_owned(), since: None }
     }
 
-    fn of_clock(off: String) -> Self {
+    fn of_clock(off: &str) -> Self {
+        let line = off.replacen("its", "askd's", 1);
         let fix = "sudo timedatectl set-ntp true".to_owned();
-        Self { kind: "daemon", about: None, line: off, fix, since: None }
+        Self { kind: "daemon", about: None, line, fix, since: None }
     }
 
     fn of_agents(Problem { since, why, fix }: Problem) -> Self {

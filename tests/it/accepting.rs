@@ -106,7 +106,7 @@ fn a_call_with_the_key_of_an_open_ask_joins_it() {
     assert_eq!(world.open_of("r6")["title"], "Production");
 }
 
-/// The record of a question says that it is answered a moment before anything finds it among those that are.
+/// The record says that a question is answered a moment before the index lists it among the answered ones.
 #[test]
 fn a_request_that_comes_while_an_answer_is_being_stored_is_given_that_answer() {
     let mut world = World::empty().in_files().with_binary();

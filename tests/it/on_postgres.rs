@@ -298,7 +298,7 @@ fn a_daemon_that_waits_for_its_database_outlives_a_reload() {
     host.world.start_waiting();
     within(SOON, "the daemon to stand by", || (readyz(&host).0 == 503).then_some(()));
     host.world.signal(Signal::HUP);
-    within(SOON, "word of it", || host.world.log().contains("told to reload before it is ready").then_some(()));
+    within(SOON, "word of it", || host.world.log().contains("got SIGHUP before askd was ready").then_some(()));
     database.away(false);
     within(SOON, "the daemon to serve", || (readyz(&host).0 == 200).then_some(()));
 }

@@ -625,7 +625,7 @@ fn the_agent_is_started_with_the_session_of_the_call_that_replaced_a_dead_one() 
     assert_eq!(program.runs().len(), 1);
 }
 
-/// Each run of an agent is told by itself: what one has taken tells the others nothing.
+/// askd tells each run of an agent separately: what one run has taken tells the others nothing.
 #[test]
 fn a_session_whose_call_died_is_started_with_the_answer_that_another_session_has_taken() {
     let dir = tempfile::tempdir().unwrap();

@@ -69,7 +69,7 @@ fn lists_and_codes_say_when_to_come_again_until_everything_is_read() {
     assert_eq!(world.call("GET", &format!("/asks/{code}"), None).1["id"], id);
 }
 
-/// Nobody but the clock of a daemon that runs lets the time of a question pass, and a click can come sooner after a start.
+/// Only a running daemon's timer lets a question time out, and after a start a click can come before the timer does.
 #[test]
 fn an_answer_after_the_deadline_is_late_although_the_stored_questions_are_still_being_read() {
     let mut world = World::empty().in_files().with_binary().started();

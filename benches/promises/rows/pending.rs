@@ -262,7 +262,7 @@ fn bursts(bench: &mut Bench, hosts: &mut Hosts, template: &Template, count: usiz
         let (each, floor, grew) = (used / answered as f64, floor_used / answered as f64, grown / answered as f64);
         let what = "processor time of an answered click and all that follows";
         bench.report.row(17, what, Unit::Seconds, None, each, Goal::AtMost(0.6e-3));
-        bench.report.note(format!("the reference took {} for one", Unit::Seconds.show(floor)));
+        bench.report.note(format!("the reference took {} per click", Unit::Seconds.show(floor)));
         bench.report.note(format!("memory grew by {grew:.0} B for each answered click"));
     }
     if bench.wants(&[6]) {

@@ -185,7 +185,7 @@ impl Now {
                 Carrier::Http { taken_by: Some(by) } if *by == caller.taker => outcome(),
                 _ => Self::Gone(TAKEN),
             },
-            // Who was started with it would find nothing.
+            // If this call got the outcome, the agent that was started with the briefing would find nothing.
             DeliveryState::TakenBack { .. } if ask.is_told_elsewhere(waiter) => Self::Gone(wording::TOLD_ELSEWHERE),
             DeliveryState::TakenBack { .. } if ask.is_not_briefed(waiter) => {
                 Self::Briefed(Event::Requested(Relation::Replays(waiter.request_id.clone())))

@@ -121,7 +121,7 @@ impl Broker {
         let off = if self.is_shared() { CLOCKS_APART } else { Duration::ZERO };
         let lost = self.0.folders.has_lost(group, folder, since, off) && !on("renewed");
         if lost {
-            tracing::warn!(%group, "{folder} of the group is another folder than before; what lay there is told again");
+            tracing::warn!(%group, "another folder has taken the place of the group's {folder}; askd delivers again what lay in the old one");
         }
         lost
     }
@@ -198,7 +198,7 @@ impl Broker {
                 let taker = to.clone();
                 let work = move |broker: &Self, ask: &Ask| match ask.delivery(&taker).map(Delivery::state) {
                     Some(DeliveryState::TakingBack) => {
-                        // After a restart all that is known is that it was not there before there was an outcome.
+                        // After a restart, askd knows only that it was not there before the ask had an outcome.
                         let since = since.or(ask.settled_at());
                         let lost = || since.is_some_and(|since| broker.went_with_folder(&ask.group, &taker, since));
                         broker.take_back(ask, &taker).map(|gone| Some(gone && !lost()))

@@ -147,11 +147,11 @@ impl Broker {
         Ok(Some(resumed))
     }
 
-    /// Lets an ask time out whose deadline has come, before anything else happens to it: that comes too late.
+    /// Lets an ask whose deadline has come time out before anything else happens to it: what comes now is too late.
     fn time_out(&self, ask: Arc<Ask>, now: Time, fresh: bool) -> Applied {
         match self.step(ask, Event::Tick, now, fresh) {
             Applied::Stepped(timeout) => Applied::First(timeout),
-            // What happens next has not been tried.
+            // The event that was to come next has not been tried.
             Applied::InDoubt(error) => Applied::NotStored(error),
             applied => applied,
         }

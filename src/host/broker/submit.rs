@@ -113,7 +113,7 @@ impl Broker {
             return Ok(submitted);
         }
         let kept = request.key.and_then(|key| self.index().kept_by_key(group, key));
-        // What could not be joined may have been settled so lately that the index does not know it as kept yet.
+        // What could not be joined may have just been settled: the index may not know yet that it is kept.
         for id in joined.into_iter().chain(kept) {
             if let Some(submitted) = self.give_kept(id, &request).await {
                 return Ok(submitted);

@@ -74,7 +74,7 @@ pub(super) struct Candidate {
     /// Oldest first.
     pub(super) modified: (i64, u64),
     pub(super) name: String,
-    /// When it got there: whoever copies a file may keep the time at which that was written.
+    /// When the file arrived. `modified` may be older: a copy can keep the time of its original.
     pub(super) changed: (i64, u64),
 }
 

@@ -40,11 +40,11 @@ impl Sessions {
         Self { engine, ctx, heartbeats: Heartbeats::default(), leases }
     }
 
-    /// The run of the group's container that asked at that time; `None`: the group has none, it is over, or the Engine cannot tell.
+    /// The container run that asked at that time; `None`: the group has no container, the run is over, or the Engine cannot tell.
     pub(crate) async fn run_of(&self, settings: &GroupSettings, asked_at: Time) -> Option<String> {
         let Some(Means::Docker(container)) = &settings.session.probe else { return None };
         match self.engine.look(container).await {
-            // The request may have lain there for long.
+            // A request may be old: a run that began after it did not make it.
             Ok(container) => (!container.began_after(asked_at)).then_some(container.run),
             Err(error) => {
                 tracing::warn!(%error, "the Engine did not say which run of its container asks; askd cannot tell whether that run is alive");

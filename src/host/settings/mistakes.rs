@@ -269,8 +269,13 @@ fn plainly(why: &str) -> String {
         _ if wanted.starts_with("struct ") => "a table of keys",
         _ => wanted,
     };
-    // It may be a secret.
-    let given = if given.starts_with("string ") { "a text".to_owned() } else { given.replace('`', "") };
+    // A string may be a secret.
+    let given = match given {
+        _ if given.starts_with("string ") => "a string".to_owned(),
+        "sequence" => "a list".to_owned(),
+        "map" => "a table".to_owned(),
+        _ => given.replace('`', ""),
+    };
     format!("must be {wanted}, not {given}")
 }
 
@@ -289,7 +294,7 @@ fn take_out(table: &mut Table, path: &[Segment]) -> bool {
     let Some((last, parent)) = path.split_last() else { return false };
     if let Segment::Seq { .. } = last {
         if !matches!(parent.last(), Some(Segment::Map { key }) if key == "routes") {
-            // Nothing would surely be right in the place of this item.
+            // No replacement for this item is sure to be right, so the whole list goes.
             return take_out(table, parent);
         }
         let Some(item) = at(table, path) else { return false };

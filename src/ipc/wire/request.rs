@@ -15,7 +15,7 @@ use std::time::Duration;
 /// `renderTimeout` if the request does not say: how long the daemon has to claim it.
 pub const RENDER_TIMEOUT_MS: u64 = 30_000;
 
-/// A request file as it is written. Unknown fields are ignored, a known one given twice is an error. Camel case is read, too.
+/// A request file as it is written. Unknown fields are ignored; a known field given twice is an error. Camel case is read, too.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RequestFile {
     #[serde(default, rename = "type")]
@@ -262,11 +262,11 @@ pub struct Request {
     pub op_code: Option<String>,
     /// The process that holds the call.
     pub process: Option<String>,
-    /// Of the request without its process, which a client's restart changes, and with it, as earlier versions do: one has to match.
+    /// Digests without and with the process, which changes when a client restarts. One has to match; earlier versions made the second.
     pub digests: [Digest; 2],
     /// How the call reaches askd.
     pub carrier: Carrier,
-    /// When its file was written, which may lie there for long; `None`: it has just been made.
+    /// When its file arrived, perhaps long ago; `None`: the request has just been made.
     pub written: Option<Time>,
 }
 

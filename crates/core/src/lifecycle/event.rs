@@ -190,7 +190,7 @@ pub enum FollowUpEvent {
     },
     /// A start of the agent was tried.
     Tried {
-        /// With which of the ask's briefings: by now another session may be briefed.
+        /// Which of the ask's briefings the agent was started with: by now askd may be briefing another session.
         nth: u32,
         /// What came of it.
         what: Tried,

@@ -318,7 +318,7 @@ impl AskState {
             return false;
         }
         cx.note(Fact::Joined(request_id.clone()));
-        // It was given to this call, of whatever session.
+        // This call got the outcome, so calls of other sessions that were taken back do not wait for it any more.
         for index in 0..self.waiters.len() {
             let other = self.session_of(&self.waiters[index]) != session.as_deref();
             self.waiters[index].replaced |= alone && other && self.waiters[index].response.is_taken_back();

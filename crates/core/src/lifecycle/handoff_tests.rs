@@ -263,7 +263,7 @@ fn calls_that_nobody_waits_for_any_more_make_room() {
     );
 }
 
-/// A call of this session that waits for the answer which another one has taken, and has died.
+/// A call of this session waits for an answer that another call has taken, and its process has died.
 fn untaken_by(session: Option<&str>) -> Ask {
     let joins = Waiter { other_session: session.map(str::to_owned), ..waiter(2) };
     let ask = then(asked(), Event::Requested(Relation::Joins(Box::new(joins))), at(1));

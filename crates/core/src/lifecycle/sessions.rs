@@ -1,5 +1,5 @@
-//! Which runs of the agent know the outcome. Calls of several runs may wait for one ask, and each run is told by itself: by a
-//! response of its own, or by a briefing. Briefings of one ask follow one another.
+//! Which runs of the agent know the outcome. Calls of several runs may wait for one ask, and askd tells each run separately:
+//! by a response of its own, or by a briefing. Briefings of one ask follow one another.
 
 use super::{AgentStart, Context, Delivery, DeliveryState, FollowUp, Outcome, Stage, Taker, Waiter};
 use crate::{AskState, Time};
@@ -24,7 +24,7 @@ impl AskState {
         self.waiters.iter().any(|waiter| self.session_of(waiter) == self.session_of(of) && is(waiter))
     }
 
-    /// Whether the briefing that is owed, lies there or was read is for this waiter's session.
+    /// Whether the current briefing (owed, published or read) is for this waiter's session.
     pub(super) fn briefs(&self, waiter: &Waiter) -> bool {
         let FollowUp { briefing, briefings, .. } = self.follow_up();
         let its = !self.has_several_sessions() || waiter.briefed == Some(*briefings);
@@ -77,8 +77,8 @@ impl AskState {
         Some(self.said_at(*at) + self.rules.session.answer_retention)
     }
 
-    /// Whether a call of this session that asks the same is given the outcome: no call has taken it, or others have, and this
-    /// session does not know it.
+    /// Whether a call of this session that asks the same is given the outcome: either nobody knows the outcome yet, or this
+    /// session waits for it and does not know it.
     pub fn keeps_outcome(&self, now: Time, session: Option<&str>) -> bool {
         let briefing = self.follow_up().briefing.state();
         let lacks = |waiter: &Waiter| {
@@ -89,8 +89,8 @@ impl AskState {
         kept && (self.is_told_to_none() || self.waiters.iter().any(lacks))
     }
 
-    /// Whether such a call can take the outcome away from this waiter: what other sessions wait for is theirs once one of them
-    /// knows it.
+    /// Whether such a call can take the outcome away from this waiter. Once any session knows the outcome, a call can take it
+    /// from waiters of its own session only.
     pub fn makes_way_for(&self, waiter: &Waiter, session: Option<&str>) -> bool {
         self.is_told_to_none() || self.session_of(waiter) == session
     }
@@ -114,7 +114,7 @@ impl AskState {
         self.has_briefing() && self.follow_up().start != AgentStart::Started
     }
 
-    /// Briefs the next session that nothing else tells the outcome; `false` if there is none, or another one is briefed now.
+    /// Briefs the next session that would not learn the outcome otherwise; `false` if there is none, or another briefing is unread.
     pub(super) fn brief_next(&mut self, cx: &mut Context) -> bool {
         let free = matches!(self.follow_up().briefing.state(), DeliveryState::Undecided | DeliveryState::Taken);
         let Some(index) = self.unserved().filter(|_| free) else { return false };
@@ -144,7 +144,7 @@ impl AskState {
         }
     }
 
-    /// There is no briefing any more: whose it was is not briefed.
+    /// Forgets the current briefing: the session that it was for counts as not briefed.
     pub(super) fn unbrief(&mut self) {
         let nth = self.follow_up().briefings;
         self.change(|follow_up| follow_up.briefing = Delivery::UNDECIDED);

@@ -44,7 +44,7 @@ impl AskState {
         self.tick_widgets(cx) || nudged
     }
 
-    /// Whether the time to answer it is over, although nothing has let it time out yet.
+    /// Whether its deadline has passed, although no tick has let it time out yet.
     pub fn is_overdue(&self, now: Time) -> bool {
         matches!(self.stage, Stage::Open { answer_by, .. } if answer_by <= now)
     }

@@ -21,7 +21,7 @@ pub struct Waiter {
     /// Which run of the agent made it, if that is another one than made the ask; empty if it did not say.
     #[serde(rename = "session_id", default, skip_serializing_if = "Option::is_none")]
     pub other_session: Option<String>,
-    /// When its request was written, as far as askd knows.
+    /// When its request arrived, as far as askd knows.
     pub asked_at: Time,
     /// Which run of the session's container made it, as far as a probe could tell.
     pub run: Option<String>,
@@ -35,7 +35,7 @@ pub struct Waiter {
     /// Its process was gone while a later call waited. It is told the outcome all the same, and waits again once it is heard of.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replaced: bool,
-    /// Which briefing of the ask was for its session, where calls of several sessions wait.
+    /// Which of the ask's briefings was for its session; set only if calls of several sessions wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub briefed: Option<u32>,
 }

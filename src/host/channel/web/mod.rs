@@ -49,7 +49,7 @@ pub struct Inbox {
     streams: Arc<Semaphore>,
 }
 
-/// Streams of events at a time: one for each browser that has the inbox open, over plain HTTP one for each tab.
+/// Streams of events at a time: one for each browser that has the inbox open, or for each tab over plain HTTP to another host.
 const STREAMS: usize = 32;
 
 impl Inbox {

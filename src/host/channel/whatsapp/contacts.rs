@@ -91,7 +91,7 @@ impl About {
     }
 }
 
-/// When the person with this id last wrote, by what a daemon remembers of this number of the business.
+/// When the person with this id last wrote to this business phone number, as far as the daemon remembers.
 pub(in crate::host) fn last_wrote(remembered: &Value, number: &str, id: &str) -> Option<Time> {
     let known: Known = serde_json::from_value(remembered["numbers"][number].clone()).ok()?;
     known.same.all(&[id.to_owned()]).iter().filter_map(|id| known.last_inbound.get(id)).max().copied()

@@ -148,7 +148,7 @@ export async function whoAmI() {
   return body;
 }
 
-// As who this page's answers are recorded; `null` as long as nobody has said so.
+// The name under which this page's answers are recorded; `null` until the daemon has told it.
 export const ownName = () => name;
 
 // What tells the pages of one person from those of another.

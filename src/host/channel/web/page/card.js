@@ -37,7 +37,7 @@ export function openCard(firstAsk, { settled, unreached }) {
   // sends it then.
   let unsent = null;
   let resent = false;
-  // A call that got no reply, or was not stored for sure, may have counted all the same.
+  // Whether an earlier call got no reply, or may not have been stored: it may have counted all the same.
   let doubtful = false;
   let hurried = false;
 
@@ -281,8 +281,8 @@ export function openCard(firstAsk, { settled, unreached }) {
   };
 }
 
-// What counted did not come from this page. An answer of this person through the inbox may be the one whose reply was lost, so
-// nobody is told that theirs was not used.
+// Whether what counted did not come from this page. If this person answered in the inbox, it may be the answer whose reply was
+// lost, so the page does not say that theirs was not used.
 function isNotOurs(ask) {
   const { by } = outcomeOf(ask);
   return by?.channel !== 'web' || (ownName() !== null && by.id !== ownName());

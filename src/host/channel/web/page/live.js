@@ -10,7 +10,7 @@ const SILENCE_MS = 40000;
 const CONNECT_MS = 10000;
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 5000;
-// So long a new tab waits for a word of the one that holds the stream.
+// How long a new tab waits for word from the tab that holds the stream.
 const PATIENCE_MS = 2000;
 const IS_ANYBODY_THERE = 'anybody?';
 
@@ -45,7 +45,7 @@ export function connection({ onEvent, onDenied, onLost, onUp }) {
   let wait = FIRST_WAIT_MS;
   let lostSince = null;
   let heard = 0;
-  // What was last told of a lost connection, as other tabs are told, too.
+  // The last notice of a lost connection, as the other tabs get it.
   let lost = null;
   let welcomed = false;
 
@@ -66,7 +66,7 @@ export function connection({ onEvent, onDenied, onLost, onUp }) {
       heard = Date.now();
       events = [];
       parse(decoder.decode(value, { stream: true }));
-      // Also if there is none: others hear that somebody is there.
+      // Even without an event: the other tabs hear that the stream is alive.
       tell({ events });
       for (const event of events) onEvent(...event);
     }
@@ -103,7 +103,7 @@ export function connection({ onEvent, onDenied, onLost, onUp }) {
     lostSince ??= Date.now();
     // A stream that the other side ended is tried once more before anybody is told: a proxy may cut it now and then.
     if (!opened || gaveUp) tellLost({ since: lostSince, problem: problem && { status: problem.status, message: problem.message } });
-    // Timers of a hidden tab sleep: one that is seen tries instead.
+    // The timers of a hidden tab sleep, so a visible tab tries instead.
     say({ events: [], lost, yields: !isVisible() });
     timer = setTimeout(run, wait);
     wait = Math.min(wait * 2, LONGEST_WAIT_MS);
@@ -131,7 +131,7 @@ export function connection({ onEvent, onDenied, onLost, onUp }) {
     const mine = joinTabs(`${new URL('api/v1/events', document.baseURI)} ${caller()}`, {
       lead() {
         welcomed = true;
-        // Where each tab leads itself, `joinTabs` has not returned yet.
+        // Without locks, `lead()` runs before `joinTabs` has returned.
         queueMicrotask(() => tabs === mine && run());
       },
       follow() {
@@ -179,7 +179,7 @@ export function connection({ onEvent, onDenied, onLost, onUp }) {
     else if (lostSince !== null || Date.now() - heard > SILENCE_MS / 2) fail();
   };
   window.addEventListener('online', hurry);
-  // A page that is left may be kept for the way back; meanwhile another tab has the stream.
+  // The browser may keep a page that is left for the back button; meanwhile another tab has the stream.
   let left = false;
   window.addEventListener('pagehide', () => {
     left = tabs !== null;

@@ -3,10 +3,10 @@
 
 import { el } from './dom.js';
 
-// Deeper quotes and lists are not laid out: each level is an element in an element, and thousands of them end a browser's tab.
+// Deeper quotes and lists are not laid out: each level is an element in an element, and thousands of them crash a browser's tab.
 const DEEPEST = 8;
 
-// `s`: a line may have a line separator of Unicode in it; a search that fails there would begin anew at each space before it.
+// `s`: a line may contain a Unicode line separator. Without `s`, the search fails there and begins anew at each space before it.
 const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([\w+-]*)[^`]*$/;
 const HEADING = /^ {0,3}#{1,6}\s+(.*?)\s*#*$/s;
 const ITEM = /^(\s*)(?:([-*+•])|(\d{1,9})[.)])\s+(.*)$/s;

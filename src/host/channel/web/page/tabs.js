@@ -1,13 +1,13 @@
-// Lets one tab of a browser work for all that belong together: it leads, the others hear what it says. A lock of the browser
-// says who leads, so the next one follows at once when a tab is closed or dies. Where a page has no locks (plain HTTP to another
-// host), each tab leads itself alone. It deliberately does not know what a tab leads.
+// Lets one tab of a browser work for all tabs that belong together: it leads, and the others hear what it says. A lock of the
+// browser says who leads, so the next tab takes over at once when the leader is closed or dies. Where a page has no locks (plain
+// HTTP to another host), each tab leads only itself. This file deliberately does not know what a tab leads.
 
-// `key`: what tabs that belong together have in common. `lead()`: from now on it is this tab; `follow()`: another one has taken
-// over from it; `hear(message)`: what another tab has said.
+// `key`: what tabs that belong together have in common. `lead()`: this tab leads from now on; `follow()`: another tab has taken
+// over; `hear(message)`: what another tab has said.
 export function joinTabs(key, { lead, follow, hear }) {
   let channel = null;
   let leads = false;
-  // Ends the wait for the lock; a new one for each.
+  // Ends the wait for the lock; each request has its own.
   let wait = null;
   let release = null;
 
@@ -22,7 +22,7 @@ export function joinTabs(key, { lead, follow, hear }) {
       return new Promise((resolve) => { release = resolve; });
     };
     try {
-      // A lock that is stolen takes no signal.
+      // A request that steals the lock must not have a signal.
       await navigator.locks.request(key, options.steal ? options : { signal: mine.signal }, hold);
     } catch {
       // Another tab has stolen it, or this one waits no longer; or the browser keeps its locks from this page.

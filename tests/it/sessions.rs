@@ -657,6 +657,32 @@ fn a_session_whose_call_died_is_started_with_the_answer_that_another_session_has
     assert_eq!(told.iter().map(whose).collect::<Vec<_>>(), wanted);
 }
 
+/// Nothing shows whether the calls live: askd takes the response of the first one back for the second.
+#[test]
+fn a_session_that_did_not_take_its_answer_gets_it_when_it_asks_again_although_another_one_has_it() {
+    let world = with_session("", "").started();
+    let agent = world.group("g");
+    let asks = |id: &str, session: &str| {
+        agent.ask(id, &and(question(), &json!({"idempotency_key": "k", "session_id": session})));
+    };
+    for (id, session) in [("a1", "run-A"), ("b1", "run-B")] {
+        asks(id, session);
+        agent.status_of(id);
+    }
+    let ask = world.one_open();
+    assert_eq!(world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
+    agent.wait("b1");
+    agent.take("a1");
+    let record = world.data().join(format!("state/settled/g/{}.json", ask["id"].as_str().unwrap()));
+    let taken = || fs::read_to_string(&record).is_ok_and(|text| text.contains("\"taken\""));
+    world.passing(JUDGED, "that it was taken to be noticed", || taken().then_some(()));
+    world.later(Duration::from_secs(16));
+    asks("b2", "run-B");
+    let told = world.passing(JUDGED, "the answer", || agent.response("b2"));
+    assert_eq!(told["result"]["answers"], json!({"Which auth strategy?": "JWT tokens"}));
+    assert!(world.open().is_empty() && agent.response("b1").is_none(), "no second card, and no second answer");
+}
+
 /// What a call is replaced by came before the restart.
 #[test]
 fn a_call_of_a_process_that_died_around_a_restart_is_replaced() {

@@ -337,7 +337,7 @@ impl AskState {
     /// Whether a call that asks the same may be given the outcome as things are.
     pub fn is_free(&self) -> bool {
         let is_over = |response: Delivery| response.is_published() || response.is_taken_back() || response.is_taken();
-        (self.has_no_briefing() || self.follow_up().briefing.is_taken_back())
+        (self.is_briefing_over() || self.follow_up().briefing.is_taken_back())
             && self.waiters.iter().all(|waiter| is_over(waiter.response))
     }
 

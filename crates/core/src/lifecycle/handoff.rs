@@ -287,7 +287,7 @@ impl AskState {
         let waits = |waiter: &Waiter| self.is_told_all(waiter) && !is_back(waiter.response);
         let nobody_waits = reclaimed.iter().any(|index| !self.any_of_session(&self.waiters[*index], waits));
         let mut changed = !reclaimed.is_empty();
-        let Some(FollowUp { briefing, start, .. }) = self.follow_up_mut() else { return false };
+        let Some(FollowUp { briefing, briefings, start, .. }) = self.follow_up_mut() else { return false };
         if let Some(effect) = briefing.take_back() {
             cx.act(effect.to(Taker::Briefing));
             *start = AgentStart::NotTried;
@@ -299,6 +299,10 @@ impl AskState {
             changed = true;
         } else if *briefing == Delivery::default() && nobody_waits {
             briefing.set_aside(cx.now);
+            let nth = *briefings;
+            for index in reclaimed {
+                self.brief_session_of(index, nth);
+            }
         }
         changed
     }
@@ -323,7 +327,10 @@ impl AskState {
             let other = self.session_of(&self.waiters[index]) != session.as_deref();
             self.waiters[index].replaced |= alone && other && self.waiters[index].response.is_taken_back();
         }
-        self.unbrief();
+        // What another session has read stays read.
+        if !self.follow_up().briefing.is_taken() {
+            self.unbrief();
+        }
         self.change(|follow_up| follow_up.overdue = false);
         self.owe_response(request_id, cx);
         self.tidy(cx);

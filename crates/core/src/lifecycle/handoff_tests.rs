@@ -293,6 +293,31 @@ fn each_session_is_told_by_itself() {
 }
 
 #[test]
+fn a_session_that_was_not_told_asks_again_and_gets_the_outcome() {
+    let of = |session: &str, number| Waiter { other_session: Some(session.to_owned()), ..waiter(number) };
+    let again = |number| Event::Requested(Relation::JoinsSettled(Box::new(of("another", number))));
+    let ask = then(asked(), Event::Requested(Relation::Joins(Box::new(of("another", 2)))), at(1));
+    let answered = published(published(then(ask, answer(), at(5)), 0, at(5)), 2, at(5));
+    // The first session has taken its response.
+    let ask = collected(answered.clone(), 0, at(5), at(6));
+    let ask = then(ask, Event::Requested(Relation::Reclaims(vec![request_id(2)])), at(7));
+    let ask = then(ask, back(2, false), at(7));
+    assert_eq!([None, Some("another")].map(|session| ask.keeps_outcome(at(8), session)), [false, true]);
+    let joined = published(then(ask.clone(), again(4), at(8)), 4, at(8));
+    assert!(joined.has_no_briefing() && joined.is_untaken());
+    assert!(!collected(joined, 4, at(8), at(9)).is_untaken());
+    let briefed_after_all = then(ask, Event::Tick, at(40));
+    assert_eq!(briefed_after_all.follow_up().briefing.state(), DeliveryState::Owed, "that call never came");
+    // The first session has read its briefing.
+    let ask = briefed(then(then(answered, died(0), at(6)), back(0, false), at(6)), at(6));
+    let ask = then(ask, DeliveryEvent::Taken { since: at(6) }.to(Taker::Briefing), at(7));
+    assert_eq!([None, Some("another")].map(|session| ask.keeps_outcome(at(8), session)), [false, true]);
+    let ask = published(then(ask, again(4), at(8)), 4, at(8));
+    let ask = collected(collected(ask, 2, at(5), at(9)), 4, at(8), at(9));
+    assert!(ask.follow_up().briefing.is_taken() && !ask.is_untaken(), "the first session is not told twice: {ask:?}");
+}
+
+#[test]
 fn the_answer_of_a_call_over_which_another_session_went_on_is_not_briefed() {
     let ask = published(then(asked(), answer(), at(5)), 0, at(5));
     let ask = then(ask, Event::Requested(Relation::Reclaims(vec![request_id(0)])), at(6));

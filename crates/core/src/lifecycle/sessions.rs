@@ -80,9 +80,10 @@ impl AskState {
     /// Whether a call of this session that asks the same is given the outcome: either nobody knows the outcome yet, or this
     /// session waits for it and does not know it.
     pub fn keeps_outcome(&self, now: Time, session: Option<&str>) -> bool {
-        let briefing = self.follow_up().briefing.state();
+        // While another session's briefing is unread, askd briefs this one next.
+        let free = self.is_briefing_over();
         let lacks = |waiter: &Waiter| {
-            let its = briefing == DeliveryState::Undecided || self.briefs(waiter);
+            let its = free || self.briefs(waiter);
             self.session_of(waiter) == session && waiter.waits() && its && !self.is_told(waiter)
         };
         let kept = self.outcome_until().is_some_and(|until| now < until) && self.is_untaken();
@@ -116,10 +117,14 @@ impl AskState {
 
     /// Briefs the next session that would not learn the outcome otherwise; `false` if there is none, or another briefing is unread.
     pub(super) fn brief_next(&mut self, cx: &mut Context) -> bool {
-        let free = matches!(self.follow_up().briefing.state(), DeliveryState::Undecided | DeliveryState::Taken);
-        let Some(index) = self.unserved().filter(|_| free) else { return false };
+        let Some(index) = self.unserved().filter(|_| self.is_briefing_over()) else { return false };
         self.brief(index, cx);
         true
+    }
+
+    /// Whether there is no briefing, or it was read.
+    pub(super) fn is_briefing_over(&self) -> bool {
+        matches!(self.follow_up().briefing.state(), DeliveryState::Undecided | DeliveryState::Taken)
     }
 
     fn unserved(&self) -> Option<usize> {
@@ -130,15 +135,22 @@ impl AskState {
 
     /// Writes down what the agent reads at its next start in the session of this waiter.
     pub(super) fn brief(&mut self, index: usize, cx: &mut Context) {
-        let several = self.has_several_sessions();
         let Some(follow_up) = self.follow_up_mut() else { return };
         follow_up.start = AgentStart::NotTried;
         follow_up.briefings += 1;
         let nth = follow_up.briefings;
         cx.act(follow_up.briefing.owe().to(Taker::Briefing));
+        self.brief_session_of(index, nth);
+    }
+
+    /// The current briefing is for the session of this waiter.
+    pub(super) fn brief_session_of(&mut self, index: usize, nth: u32) {
+        if !self.has_several_sessions() {
+            return;
+        }
         let session = self.session_of(&self.waiters[index]).map(str::to_owned);
         for index in 0..self.waiters.len() {
-            if several && self.session_of(&self.waiters[index]) == session.as_deref() {
+            if self.session_of(&self.waiters[index]) == session.as_deref() {
                 self.waiters[index].briefed = Some(nth);
             }
         }

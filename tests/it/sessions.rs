@@ -657,6 +657,43 @@ fn a_session_whose_call_died_is_started_with_the_answer_that_another_session_has
     assert_eq!(told.iter().map(whose).collect::<Vec<_>>(), wanted);
 }
 
+/// The briefing of another session is not taken back for it.
+#[test]
+fn a_process_whose_session_has_read_its_briefing_is_told_so_while_another_sessions_briefing_lies_there() {
+    let world = with_session("", "").started();
+    let agent = world.group("g");
+    let alive = [("a6", "run-A"), ("b6", "run-B")].map(|(id, session)| {
+        let alive = Alive::new(&agent, id);
+        agent.ask(id, &and(question(), &json!({"process": id, "idempotency_key": "k", "session_id": session})));
+        agent.status_of(id);
+        alive
+    });
+    let ask = world.one_open();
+    drop(alive);
+    assert_eq!(world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
+    let id = ask["id"].as_str().unwrap();
+    let path = agent.path.join("briefings").join(format!("{id}.json"));
+    let whose = || {
+        let told = fs::read(&path).ok().and_then(|told| serde_json::from_slice::<Value>(&told).ok());
+        told.map(|told| told["session_id"].clone())
+    };
+    let first = world.passing(3 * JUDGED, "the first briefing", whose);
+    fs::remove_file(&path).unwrap();
+    let second = world.passing(JUDGED, "the second briefing", whose);
+    assert_ne!(first, second);
+    let back = if first == "run-A" { "a6" } else { "b6" };
+    let _alive = Alive::new(&agent, back);
+    let told = world.passing(JUDGED, "where the answer went", || agent.response(back));
+    assert_eq!((&told["error"], &told["result"]["answers"]), (&json!(said::TOLD_ELSEWHERE), &json!({})));
+    for _ in 0..20 {
+        world.later(Duration::from_secs(1));
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(whose().as_ref(), Some(&second), "it was taken back");
+    }
+    let record = fs::read_to_string(world.data().join(format!("state/settled/g/{id}.json"))).unwrap();
+    assert!(record.contains("\"briefings\": 2"), "{record}");
+}
+
 /// Nothing shows whether the calls live: askd takes the response of the first one back for the second.
 #[test]
 fn a_session_that_did_not_take_its_answer_gets_it_when_it_asks_again_although_another_one_has_it() {

@@ -74,15 +74,14 @@ impl Broker {
         let is_alive = |process: &str| self.heartbeats().of(group, process, now) == Liveness::Alive;
         for (id, lying) in outcomes {
             let looks = here && lying.is_sought(now);
-            let Lying { outcomes, probe, gone, may_come_back, .. } = lying;
-            let mut back = gone.into_iter().filter(|(_, process)| looks && is_alive(process)).peekable();
-            if !may_come_back {
-                news.extend(back.by_ref().map(|(request_id, _)| (id, WaiterEvent::Resumed.of(request_id))));
-            }
+            let Lying { outcomes, probe, gone, .. } = lying;
+            let back = gone.into_iter().filter(|call| looks && is_alive(&call.process));
+            let (from_briefing, others): (Vec<_>, Vec<_>) = back.partition(|call| call.from_briefing);
+            news.extend(others.into_iter().map(|call| (id, WaiterEvent::Resumed.of(call.request_id))));
             for outcome in outcomes {
                 match (lies(id, &outcome), &outcome.to) {
                     (Some(Lies::Gone), to) => news.push((id, self.gone(group, to, outcome.since).to(to.clone()))),
-                    (Some(Lies::There), Taker::Briefing) if back.peek().is_some() => self.give_back(group, id),
+                    (Some(Lies::There), Taker::Briefing) if !from_briefing.is_empty() => self.give_back(group, id),
                     (Some(Lies::There | Lies::BeingTaken), Taker::Waiter(request_id))
                         if outcome.judged && self.may_be_dead(group, request_id, &outcome, probe) =>
                     {

@@ -66,7 +66,7 @@ impl Broker {
                     DeliveryState::TakingBack => {}
                     DeliveryState::TakenBack { .. } => {
                         // Those that are dead are found out again.
-                        let back = |waiter: &&Waiter| waiter.may_come_back() && !ask.is_told_elsewhere(waiter);
+                        let back = |waiter: &&Waiter| waiter.may_come_back() && ask.briefs(waiter);
                         for call in ask.waiters.iter().filter(back) {
                             broker.apply_later(id, Event::Requested(Relation::Replays(call.request_id.clone())));
                         }

@@ -8,12 +8,19 @@ pub(in crate::host) struct Lying {
     pub(super) outcomes: Vec<LyingOutcome>,
     /// Something other than a sign of life can tell whether its session lives.
     pub(super) probe: bool,
-    /// The calls of processes that were thought gone, and their processes.
-    pub(super) gone: Vec<(RequestId, String)>,
+    /// The calls of processes that were thought gone.
+    pub(super) gone: Vec<GoneCall>,
     /// Until when askd looks whether one of these lives.
     until: Time,
-    /// The outcome can come back to them from its briefing.
-    pub(super) may_come_back: bool,
+}
+
+/// A call of a process that was thought gone.
+#[derive(Debug, Clone)]
+pub(super) struct GoneCall {
+    pub(super) request_id: RequestId,
+    pub(super) process: String,
+    /// The outcome can come back to it from the briefing that lies there.
+    pub(super) from_briefing: bool,
 }
 
 /// A response or briefing that lies there.
@@ -45,13 +52,15 @@ impl Lying {
         let since = follow_up.briefing.published_at();
         let briefing =
             since.map(|since| LyingOutcome { to: Taker::Briefing, since, process: None, file: true, judged: false });
-        let gone = ask.waiters.iter().filter(|waiter| waiter.may_come_back());
+        let gone = ask.waiters.iter().filter(|waiter| waiter.may_come_back()).filter_map(|waiter| {
+            let (request_id, process) = (waiter.request_id.clone(), waiter.process.clone()?);
+            Some(GoneCall { request_id, process, from_briefing: ask.can_return_to(waiter) })
+        });
         let lying = Self {
             outcomes: responses.chain(briefing).collect(),
             probe: ask.rules.session.probe,
-            gone: gone.filter_map(|waiter| Some((waiter.request_id.clone(), waiter.process.clone()?))).collect(),
+            gone: gone.collect(),
             until: ask.outcome_until().unwrap_or(Time::MAX),
-            may_come_back: ask.has_returnable_briefing(),
         };
         (lying.lies() || !lying.gone.is_empty()).then_some(lying)
     }

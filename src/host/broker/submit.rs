@@ -10,7 +10,7 @@ use crate::ipc::wire::Request;
 use crate::random;
 use askd_core::{
     Accepted, Ask, AskId, DeliveryState, Digest, Effect, Event, Group, MAX_WAITERS, Rejection, Relation, RequestId,
-    ShortId, Step, Time, Waiter, WaiterEvent, WidgetEffect, WidgetEvent,
+    ShortId, Step, Time, WaiterEvent, WidgetEffect, WidgetEvent,
 };
 use std::sync::Arc;
 
@@ -324,7 +324,7 @@ impl Broker {
         match self.apply(id, WaiterEvent::Withdrawn.of(request_id.clone())).await {
             Err(failure @ (Failure::NotStored | Failure::InDoubt | Failure::Broken)) => Err(failure),
             // Who withdraws lives.
-            Ok(ask) if ask.waiter(request_id).is_some_and(Waiter::may_come_back) && ask.has_returnable_briefing() => {
+            Ok(ask) if ask.waiter(request_id).is_some_and(|waiter| ask.can_return_to(waiter)) => {
                 self.give_back(group, id);
                 Ok(())
             }

@@ -25,7 +25,7 @@ impl AskState {
     }
 
     /// Whether the current briefing (owed, published or read) is for this waiter's session.
-    pub(super) fn briefs(&self, waiter: &Waiter) -> bool {
+    pub fn briefs(&self, waiter: &Waiter) -> bool {
         let FollowUp { briefing, briefings, .. } = self.follow_up();
         let its = !self.has_several_sessions() || waiter.briefed == Some(*briefings);
         its && briefing.state() != DeliveryState::Undecided
@@ -110,9 +110,10 @@ impl AskState {
         !self.briefs(waiter) && !self.was_briefed(waiter)
     }
 
-    /// Whether its briefing lies there and can come back to a call.
-    pub fn has_returnable_briefing(&self) -> bool {
-        self.has_briefing() && self.follow_up().start != AgentStart::Started
+    /// Whether the briefing of its session lies there and can come back to this call.
+    pub fn can_return_to(&self, waiter: &Waiter) -> bool {
+        let untold = self.has_briefing() && self.follow_up().start != AgentStart::Started;
+        untold && waiter.may_come_back() && self.briefs(waiter)
     }
 
     /// Briefs the next session that would not learn the outcome otherwise; `false` if there is none, or another briefing is unread.

@@ -298,6 +298,36 @@ fn another_run_of_the_container_is_another_session() {
     assert!(agent.response("r1").is_none());
 }
 
+/// askd itself has started the container since it asked, for the first session.
+#[test]
+fn the_container_is_started_for_each_session_that_waited() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::new(dir.path(), false, LONG_AGO);
+    let world = engine.world("start = { docker = \"agent\" }", "pickup_timeout = \"1s\"");
+    let agent = world.group("g");
+    for (id, session) in [("a1", "run-A"), ("b1", "run-B")] {
+        let questions = json!([{"question": "Go?", "options": ["yes", "no"]}]);
+        agent.ask(id, &json!({"idempotency_key": "k", "session_id": session, "questions": questions}));
+        agent.status_of(id);
+    }
+    let ask = world.one_open();
+    world.later(Duration::from_secs(2));
+    assert_eq!(world.answer(&ask, &json!({"Go?": "yes"})).0, 200);
+    note(&world, &ask, STARTED);
+    let answered = world.details(ask["id"].as_str().unwrap())["outcome"]["at"].as_str().unwrap().to_owned();
+    engine.set(|container| container.started_at = answered);
+    let told = || serde_json::from_slice::<Value>(&std::fs::read(briefing(&agent, &ask)).unwrap()).unwrap();
+    let first = told()["session_id"].clone();
+    world.later(Duration::from_secs(2));
+    std::fs::remove_file(briefing(&agent, &ask)).unwrap();
+    note(&world, &ask, RUNNING);
+    assert_eq!(engine.starts(), 1);
+    engine.set(|container| container.running = false);
+    note(&world, &ask, STARTED);
+    assert_eq!(engine.starts(), 2);
+    assert_ne!(told()["session_id"], first);
+}
+
 /// Between the writing of a request and the start that reads it.
 #[test]
 fn a_container_that_was_restarted_while_its_request_lay_there_is_another_session() {

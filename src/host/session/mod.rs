@@ -127,6 +127,8 @@ impl Sessions {
     async fn start_container(&self, ask: &Ask, container: &str) -> Tried {
         // Who was started between the timeout and the late answer does not know that answer.
         let known_at = ask.late_outcome().map_or(asked_at(ask), |(_, at)| at.max(asked_at(ask)));
+        // Who was started for another session has read that session's briefing.
+        let known_at = ask.briefed_after_another().map_or(known_at, |at| at.max(known_at));
         match self.since(known_at, container).await {
             Ok(Since::Started) => Tried::StartedBefore,
             Ok(Since::Runs) => Tried::Running,

@@ -116,6 +116,11 @@ impl AskState {
         untold && waiter.may_come_back() && self.briefs(waiter)
     }
 
+    /// Since when the current briefing lies there, if there was one for another session before.
+    pub fn briefed_after_another(&self) -> Option<Time> {
+        self.follow_up().briefing.published_at().filter(|_| self.waiters.iter().any(|waiter| self.was_briefed(waiter)))
+    }
+
     /// Briefs the next session that would not learn the outcome otherwise; `false` if there is none, or another briefing is unread.
     pub(super) fn brief_next(&mut self, cx: &mut Context) -> bool {
         let Some(index) = self.unserved().filter(|_| self.is_briefing_over()) else { return false };

@@ -121,6 +121,12 @@ impl World {
         self
     }
 
+    /// Its records are in this database, whatever the other stories' are.
+    pub(crate) fn in_database(mut self, database: Database) -> Self {
+        self.database = Some(database);
+        self
+    }
+
     /// Its daemon is the real binary in a process of its own, on the real clock.
     pub(crate) fn with_binary(mut self) -> Self {
         self.process = true;

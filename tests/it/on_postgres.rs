@@ -6,6 +6,7 @@ use crate::daemon::{Beside, Others};
 use crate::harness::{SOON, World, askd, choice, names, within};
 use crate::ports::free_port;
 use crate::remote::{Agent, Remote};
+use crate::sessions::{JUDGED, in_g};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use std::fs;
@@ -423,6 +424,31 @@ fn root_copies_no_records_that_are_another_users() {
     let (code, told) = copy(&world, &["postgres"]);
     assert!(code == Some(1) && told.contains("sudo -u askd askd store copy ..."), "{told}");
     assert_eq!(names(&world.state()), Vec::<String>::new());
+}
+
+/// The database is slow to end the hold of the first start, and the briefing of the next session is there before that.
+#[test]
+fn the_agent_is_started_for_the_next_session_as_soon_as_the_start_before_is_over() {
+    let Some(database) = Database::found() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let slow =
+        "-c 'begin; lock table askd.holds in exclusive mode' -c '\\! touch slow' -c 'select pg_sleep(1)' -c commit";
+    let script = format!(
+        "cd '{}' && cat >$$.briefing && {{ [ -e slow ] || psql -Xq '{}' {slow} >psql.log 2>&1 & }} && until [ -e slow ]; do sleep 0.01; done",
+        dir.path().display(),
+        database.url()
+    );
+    let start = format!("start = {{ command = [\"/bin/sh\", \"-c\", {}] }}", json!(script));
+    let world = World::empty().config(&in_g(&start, "pickup_timeout = \"1s\"")).in_database(database).started();
+    let agent = world.group("g");
+    for (id, session) in [("a1", "run-A"), ("b1", "run-B")] {
+        let question = json!([{"question": "Go?"}]);
+        agent.ask(id, &json!({"idempotency_key": "k", "session_id": session, "questions": question}));
+        agent.status_of(id);
+    }
+    assert_eq!(world.answer(&world.one_open(), &json!({"Go?": "yes"})).0, 200);
+    let started = || names(dir.path()).iter().filter(|name| name.ends_with(".briefing")).count();
+    world.passing(3 * JUDGED, "both starts", || (started() == 2).then_some(()));
 }
 
 #[test]

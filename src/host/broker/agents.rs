@@ -4,7 +4,7 @@ use super::briefings::left_over;
 use super::collect::MAX_BRIEFING;
 use super::{Broker, Failure, RETRY};
 use crate::host::keyed_lock::KeyGuard;
-use crate::host::store::Sharing;
+use crate::host::store::{Sharing, StoreError};
 use crate::ipc::files::ReadError;
 use crate::ipc::wire::file_bytes;
 use crate::ipc::{BRIEFINGS, response_name};
@@ -44,6 +44,16 @@ impl StartHold {
         self.everywhere = matches!(held, Ok(None));
         self.everywhere
     }
+
+    /// Lets go of it; once this returns, the next start can hold it.
+    async fn release(mut self) {
+        if self.everywhere {
+            let what = self.what();
+            let released = self.broker.in_store(move |shared| shared.release(&what, None)).await;
+            self.everywhere = false;
+            not_released(released);
+        }
+    }
 }
 
 impl Drop for StartHold {
@@ -53,11 +63,15 @@ impl Drop for StartHold {
         }
         let (broker, what, here) = (self.broker.clone(), self.what(), self.here.take());
         self.broker.0.ctx.finish_blocking(move || {
-            if let Some(Err(error)) = broker.0.store.shared().map(|shared| Sharing::release(shared, &what, None)) {
-                tracing::debug!(%error, "another daemon has to wait");
-            }
+            not_released(broker.0.store.shared().map_or(Ok(()), |shared| Sharing::release(shared, &what, None)));
             drop(here);
         });
+    }
+}
+
+fn not_released(released: Result<(), StoreError>) {
+    if let Err(error) = released {
+        tracing::debug!(%error, "another daemon has to wait");
     }
 }
 
@@ -115,7 +129,7 @@ impl Broker {
                     return;
                 }
             }
-            drop(alone);
+            alone.release().await;
             // The next session may have been briefed meanwhile, and its start not begun.
             if let Ok(Some(now)) = broker.get(ask.id).await
                 && now.follow_up().briefings > nth

@@ -105,6 +105,20 @@ fn the_fault_of_a_folder_that_was_removed_is_not_told_any_more() {
     world.passing(SOON, "it to be well", || (status(&world)["state"] == "ready").then_some(()));
 }
 
+/// Nobody can ask from a folder of a group that a reload has taken out.
+#[test]
+fn the_fault_of_a_group_that_is_not_served_any_more_is_not_told() {
+    let mut world = World::empty().with_binary();
+    let agent = world.group("research");
+    std::fs::set_permissions(agent.tasks(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    world.start();
+    within(SOON, "the trouble", || (status(&world)["state"] == "degraded").then_some(()));
+    std::fs::write(world.dir.path().join("askd.toml"), "[defaults]\nroutes = []\n").unwrap();
+    world.signal(rustix::process::Signal::HUP);
+    within(SOON, "it to be well", || (status(&world)["state"] == "ready").then_some(()));
+    assert!(world.log().contains("not served: its requests are rejected"), "{}", world.log());
+}
+
 /// It cannot give its files to that group: agents would never get an answer.
 #[test]
 fn an_askd_that_is_not_in_the_group_of_its_agents_is_told_with_its_fix() {

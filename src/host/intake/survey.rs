@@ -276,11 +276,11 @@ impl GroupScanner {
     fn take_up(self: &Arc<Self>, survey: &mut Survey, make: bool) {
         let now = self.folders.get(&self.group, TASKS).and_then(|tasks| tasks.stamp()).ok();
         let is_watched = |now: &Stamp| survey.watched.is_some_and(|watched| watched.same_file(now));
-        if !make && survey.trouble.is_none() && now.as_ref().is_some_and(is_watched) {
-            return;
-        }
         let settings = self.broker.settings();
         let served = settings.group(&self.group).is_some();
+        if !make && served && !survey.unserved && survey.trouble.is_none() && now.as_ref().is_some_and(is_watched) {
+            return;
+        }
         // A folder that was removed is not made again, but one that askd could not make is made once its place is free.
         let is_configured = || settings.configured().any(|group| group == self.group);
         let make = make || (survey.trouble.is_some() && (!self.folders.is_absent(&self.group) || is_configured()));
@@ -290,10 +290,11 @@ impl GroupScanner {
             // The check says more than the error from making them.
             let trouble = self.folders.check(&self.group).and(prepared).err();
             self.say(survey, trouble);
-        } else if served {
+        } else {
             // It has no fault that anybody could mend.
             self.say(survey, None);
-        } else if !std::mem::replace(&mut survey.unserved, true) {
+        }
+        if !std::mem::replace(&mut survey.unserved, !served) && !served {
             tracing::warn!(
                 group = %self.group,
                 "not served: its requests are rejected (add [groups.{}], or [defaults] with routes)", self.group

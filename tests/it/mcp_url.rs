@@ -143,6 +143,15 @@ impl Reply {
         while self.line().expect("a comment") != ":" {}
     }
 
+    /// Waits until the result has come, and reads nothing of it.
+    fn leaves_unread(&self) {
+        let mut bytes = vec![0; 65_536];
+        within(SOON, "the result", || {
+            let here = self.lines.get_ref().peek(&mut bytes).unwrap();
+            String::from_utf8_lossy(&bytes[..here]).contains("\"result\"").then_some(())
+        });
+    }
+
     /// The next message of the stream; `None` at its end. Lines between are those of the chunks.
     pub(crate) fn message(&mut self) -> Option<Value> {
         loop {
@@ -407,7 +416,7 @@ pub(crate) fn what_a_reset_connection_carried_is_still_owed(world: World) {
     cut.comment();
     remote.says("yes");
     // Unread bytes make the kernel reset the connection.
-    thread::sleep(Duration::from_millis(300));
+    cut.leaves_unread();
     drop(cut);
     let id =
         remote.world.call("GET", "/asks?state=settled", None).1["asks"][0]["request_id"].as_str().unwrap().to_owned();
@@ -420,9 +429,9 @@ fn reset_unread(remote: &Remote, client: &Client) {
     let mut cut = client.begin(1, "ask_user", &go(60_000));
     cut.comment();
     remote.says("yes");
-    thread::sleep(Duration::from_millis(300));
+    cut.leaves_unread();
     drop(cut);
-    thread::sleep(Duration::from_millis(100));
+    thread::sleep(Duration::from_millis(300));
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn the_fault_of_a_folder_that_was_removed_is_not_told_any_more() {
 /// Nobody can ask from a folder of a group that a reload has taken out.
 #[test]
 fn the_fault_of_a_group_that_is_not_served_any_more_is_not_told() {
-    let mut world = World::empty().with_binary();
+    let mut world = World::empty().with_binary().config("[defaults]\nroutes = [{ channel = \"web\" }]\n");
     let agent = world.group("research");
     std::fs::set_permissions(agent.tasks(), std::fs::Permissions::from_mode(0o700)).unwrap();
     world.start();

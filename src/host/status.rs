@@ -19,6 +19,8 @@ const OFF: Duration = Duration::from_secs(2);
 /// What an operator can do about a host that serves folders and is not heard of any more.
 pub const SILENT_HOST: &str =
     "start askd there, or give its groups to another host: askd group move GROUP --to HOST (docs/cluster.md)";
+/// The same if a clock is off.
+pub const CLOCK_FIX: &str = "sudo timedatectl set-ntp true";
 /// How long ago the last round of looks may be.
 const LOOKED: Duration = Duration::from_secs(30);
 
@@ -131,7 +133,7 @@ impl Status {
         let mut reasons: Vec<String> = away.map(|(name, _)| format!("{} is away", name.title())).collect();
         reasons.extend(self.not_running().into_iter().map(|name| format!("{} does not run", name.title())));
         reasons.extend(self.agents.problem().map(|_| "agents cannot ask over HTTP".to_owned()));
-        reasons.extend(self.clock_is_off());
+        reasons.extend(self.clock_off().map(|off| format!("its {off}")));
         match hung {
             0 => {}
             1 => reasons.push("the folder of a group does not answer".to_owned()),
@@ -151,8 +153,8 @@ impl Status {
         let channels: Vec<ChannelView> = self.channels.standing().map(ChannelView::of).collect();
         let groups = self.groups(&overview);
         let mut problems: Vec<ProblemView> =
-            judged.as_ref().err().map(|why| ProblemView::of_daemon(why, self.broker.place())).into_iter().collect();
-        problems.extend(self.clock_is_off().as_deref().map(ProblemView::of_clock));
+            judged.as_ref().err().map(|why| ProblemView::of_daemon(why, self.broker.is_shared())).into_iter().collect();
+        problems.extend(self.clock_off().as_deref().map(ProblemView::of_clock));
         problems.extend(self.agents.problem().map(ProblemView::of_agents));
         problems.extend(channels.iter().filter_map(ProblemView::of_channel));
         problems.extend(self.not_running().into_iter().map(ProblemView::of_missing));
@@ -197,11 +199,11 @@ impl Status {
     }
 
     /// How far the daemon's time of day is off the database's, if that is too far.
-    fn clock_is_off(&self) -> Option<String> {
+    fn clock_off(&self) -> Option<String> {
         let behind = self.ctx.clock().behind();
         let (seconds, how) = (behind.unsigned_abs() / 1000, if behind > 0 { "behind" } else { "ahead of" });
-        let off = format!("its clock is {seconds} s {how} the database's");
-        (Duration::from_millis(behind.unsigned_abs()) > OFF).then_some(off)
+        let off = || format!("clock is {seconds} s {how} the database's");
+        (Duration::from_millis(behind.unsigned_abs()) > OFF).then(off)
     }
 
     /// The channels of routes that a reload brought, and that the daemon was started without.
@@ -242,21 +244,19 @@ impl Status {
 }
 
 impl ProblemView {
-    fn of_daemon(why: &str, place: &str) -> Self {
+    fn of_daemon(why: &str, in_database: bool) -> Self {
         let line = format!("askd cannot take questions and answers: {why}");
         let fix = match why {
             "stopping" | "starting" => "wait a moment",
             _ if why.starts_with("loading") => "wait until the stored questions are read",
-            _ if place == "the database" => "look at the PostgreSQL server; askd goes on as soon as it answers",
+            _ if in_database => "look at the PostgreSQL server; askd goes on as soon as it answers",
             _ => "look at the disk of the data folder (df -h, df -i, dmesg); the log says more",
         };
         Self { kind: "daemon", about: None, line, fix: fix.to_owned(), since: None }
     }
 
     fn of_clock(off: &str) -> Self {
-        let line = off.replacen("its", "askd's", 1);
-        let fix = "sudo timedatectl set-ntp true".to_owned();
-        Self { kind: "daemon", about: None, line, fix, since: None }
+        Self { kind: "daemon", about: None, line: format!("askd's {off}"), fix: CLOCK_FIX.to_owned(), since: None }
     }
 
     fn of_agents(Problem { since, why, fix }: Problem) -> Self {

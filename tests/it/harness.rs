@@ -727,6 +727,11 @@ impl Agent {
         response
     }
 
+    /// Where the briefing of an ask lies.
+    pub(crate) fn briefing(&self, ask: &Value) -> PathBuf {
+        self.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()))
+    }
+
     /// What is left in `tasks/`.
     pub(crate) fn task_names(&self) -> Vec<String> {
         names(&self.tasks())

@@ -207,12 +207,17 @@ pub(crate) fn a_paused_daemon_acknowledges_nothing(database: &Database, first: W
     assert_eq!(agent.outcome("r1")["result"]["answers"], json!({"Deploy?": "no"}));
 }
 
-/// What `askd doctor` says of the database.
-fn examined(world: &World) -> String {
+/// What `askd doctor` says.
+fn examined_whole(world: &World) -> String {
     let mut command = askd();
     command.args(["doctor", "--config"]).arg(world.dir.path().join("askd.toml"));
     let told = command.env("ASKD__DATA_DIR", world.data()).output().unwrap();
-    let told = String::from_utf8(told.stdout).unwrap();
+    String::from_utf8(told.stdout).unwrap()
+}
+
+/// What it says of the database.
+fn examined(world: &World) -> String {
+    let told = examined_whole(world);
     told.lines().skip_while(|line| !line.contains("database")).take(3).collect::<Vec<_>>().join("\n")
 }
 
@@ -280,9 +285,7 @@ fn the_doctor_knows_from_the_database_who_has_written() {
     );
     fs::write(&settings, known + &whatsapp).unwrap();
     let told = || {
-        let mut command = askd();
-        command.args(["doctor", "--config"]).arg(&settings).env("ASKD__DATA_DIR", host.world.data());
-        let told = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        let told = examined_whole(&host.world);
         told.lines().find(|line| line.contains("whatsapp window")).unwrap_or(&told).to_owned()
     };
     assert!(told().contains("open for 23 more hours"), "{}", told());
@@ -291,13 +294,19 @@ fn the_doctor_knows_from_the_database_who_has_written() {
     database.away(false);
 }
 
-#[test]
-fn a_daemon_that_waits_for_its_database_outlives_a_reload() {
-    let Some(database) = Database::found() else { return };
-    let mut host = host(&database, "host-a");
+/// A daemon that waits for its database, which is away.
+fn standing_by(database: &Database) -> Remote {
+    let mut host = host(database, "host-a");
     database.away(true);
     host.world.start_waiting();
     within(SOON, "the daemon to stand by", || (readyz(&host).0 == 503).then_some(()));
+    host
+}
+
+#[test]
+fn a_daemon_that_waits_for_its_database_outlives_a_reload() {
+    let Some(database) = Database::found() else { return };
+    let host = standing_by(&database);
     host.world.signal(Signal::HUP);
     within(SOON, "word of it", || host.world.log().contains("got SIGHUP before askd was ready").then_some(()));
     database.away(false);
@@ -307,10 +316,7 @@ fn a_daemon_that_waits_for_its_database_outlives_a_reload() {
 #[test]
 fn a_connection_to_a_daemon_that_stands_by_gets_an_answer() {
     let Some(database) = Database::found() else { return };
-    let mut host = host(&database, "host-a");
-    database.away(true);
-    host.world.start_waiting();
-    within(SOON, "the daemon to stand by", || (readyz(&host).0 == 503).then_some(()));
+    let host = standing_by(&database);
     let mut early = TcpStream::connect(host.world.address()).unwrap();
     // It is accepted before this one, which is answered.
     assert_eq!(readyz(&host).0, 503);

@@ -4,7 +4,6 @@ use crate::harness::{Agent, SOON, World, within};
 use crate::sessions::{JUDGED, Program, start, with_session};
 use serde_json::{Value, json};
 use std::fs;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// Another folder is at the place of this one.
@@ -61,10 +60,10 @@ fn a_briefing_that_went_with_its_folder_is_written_again() {
     let world = with_session("", "answer_retention = \"1s\"").started();
     let agent = world.group("g");
     let ask = answered(&world, &agent, "r1");
-    let briefing = || -> PathBuf { agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap())) };
-    world.passing(JUDGED, "the briefing", || fs::read(briefing()).ok());
+    let lies = || fs::read(agent.briefing(&ask)).ok();
+    world.passing(JUDGED, "the briefing", lies);
     replace(&world, "g");
-    let again = world.passing(JUDGED, "the briefing to be there again", || fs::read(briefing()).ok());
+    let again = world.passing(JUDGED, "the briefing to be there again", lies);
     assert!(String::from_utf8(again).unwrap().contains("Vue"));
 }
 
@@ -89,8 +88,7 @@ fn a_response_that_went_with_its_folder_before_it_is_taken_back_is_briefed() {
     let agent = world.group("g");
     let ask = answered(&world, &agent, "r1");
     fs::remove_dir_all(&agent.path).unwrap();
-    let briefing = agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()));
-    world.passing(2 * JUDGED, "the briefing", || briefing.exists().then_some(()));
+    world.passing(2 * JUDGED, "the briefing", || agent.briefing(&ask).exists().then_some(()));
 }
 
 #[test]

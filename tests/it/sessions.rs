@@ -222,7 +222,7 @@ fn a_start_that_fails_is_tried_again_and_nothing_is_lost() {
     let ask = world.one_open();
     assert_eq!(world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
     world.passing(JUDGED, "a second try", || (program.runs().len() > 1).then_some(()));
-    let briefing = agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()));
+    let briefing = agent.briefing(&ask);
     assert!(briefing.exists());
     let _repaired = Program::new(dir.path(), "start", 0);
     let started = json!(said::STARTED);
@@ -237,7 +237,7 @@ fn without_a_start_the_answer_is_kept_for_the_agents_next_start() {
     agent.ask("r1", &question());
     let ask = world.one_open();
     assert_eq!(world.call("POST", &format!("/asks/{}/dismiss", ask["id"].as_str().unwrap()), None).0, 200);
-    let path = agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()));
+    let path = agent.briefing(&ask);
     let told = world.passing(JUDGED, "the briefing", || fs::read(&path).ok());
     let told: Value = serde_json::from_slice(&told).unwrap();
     assert!(told["text"].as_str().unwrap().contains("\nThe user dismissed the question.\nContinue"), "{told}");
@@ -283,7 +283,7 @@ fn a_briefing_that_nobody_read_goes_to_who_asks_the_same_again() {
     let ask = world.one_open();
     world.later(Duration::from_secs(1));
     assert_eq!(world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
-    let path = agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()));
+    let path = agent.briefing(&ask);
     world.passing(JUDGED, "the briefing", || path.exists().then_some(()));
     // Past the retention it is a new question, and the briefing stays.
     agent.ask("late", &and(question(), &json!({"session_id": "s"})));
@@ -297,7 +297,7 @@ fn a_briefing_that_nobody_read_goes_to_who_asks_the_same_again() {
 fn a_process_that_was_suspended_while_it_was_answered_gets_its_answer_unless_it_was_read() {
     let world = with_session("", "").started();
     let agent = world.group("g");
-    let briefed = |ask: &Value| agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()));
+    let briefed = |ask: &Value| agent.briefing(ask);
     let suspended = |id: &str| {
         let alive = Alive::new(&agent, id);
         agent.ask(id, &json!({"process": id, "questions": [{"question": format!("{id}?")}]}));
@@ -356,7 +356,7 @@ fn who_withdraws_after_it_was_suspended_is_told_what_came_of_its_question() {
         let ask = world.open_of(id);
         drop(alive);
         assert_eq!(world.answer(&ask, &json!({format!("{id}_0"): "yes"})).0, 200);
-        let path = agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()));
+        let path = agent.briefing(&ask);
         world.passing(JUDGED, "the briefing", || path.exists().then_some(()));
         if read {
             fs::remove_file(&path).unwrap();
@@ -408,7 +408,7 @@ fn all_suspended_calls_of_a_question_get_its_answer_whichever_goes_on_first() {
     let ask = world.one_open();
     drop(alive);
     assert_eq!(world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
-    let path = agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()));
+    let path = agent.briefing(&ask);
     world.passing(JUDGED, "the briefing", || path.exists().then_some(()));
     let _one = Alive::new(&agent, "one");
     world.passing(JUDGED, "the answer of the one", || agent.response("one"));
@@ -424,7 +424,7 @@ fn the_same_request_once_more_gets_its_answer_once_more() {
     agent.ask("r1", &question());
     let ask = world.one_open();
     assert_eq!(world.answer(&ask, &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
-    let path = agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()));
+    let path = agent.briefing(&ask);
     world.passing(JUDGED, "the briefing", || path.exists().then_some(()));
     agent.ask("r1", &question());
     assert_eq!(agent.wait("r1")["result"]["answers"], json!({"Which auth strategy?": "JWT tokens"}));

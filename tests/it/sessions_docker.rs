@@ -143,10 +143,6 @@ fn asked_and_answered(world: &World, agent: &Agent, more: &Value) -> Value {
     ask
 }
 
-fn briefing(agent: &Agent, ask: &Value) -> PathBuf {
-    agent.path.join("briefings").join(format!("{}.json", ask["id"].as_str().unwrap()))
-}
-
 #[test]
 fn a_stopped_container_is_started_and_finds_its_briefing() {
     let dir = tempfile::tempdir().unwrap();
@@ -156,10 +152,10 @@ fn a_stopped_container_is_started_and_finds_its_briefing() {
     let ask = asked_and_answered(&world, &agent, &json!({}));
     note(&world, &ask, STARTED);
     assert_eq!(engine.starts(), 1);
-    let told = std::fs::read_to_string(briefing(&agent, &ask)).unwrap();
+    let told = std::fs::read_to_string(agent.briefing(&ask)).unwrap();
     assert!(told.contains("Continue from where you left off."), "{told}");
     // The agent reads it. What was said stays true.
-    std::fs::remove_file(briefing(&agent, &ask)).unwrap();
+    std::fs::remove_file(agent.briefing(&ask)).unwrap();
     let read = || world.audit().iter().any(|line| line["what"] == "briefing_read");
     world.passing(SOON, "that it was read to be noticed", || read().then_some(()));
     note(&world, &ask, STARTED);
@@ -189,7 +185,7 @@ fn one_that_runs_since_later_than_it_asked_counts_as_started() {
     let ask = asked_and_answered(&world, &agent, &json!({}));
     note(&world, &ask, "The agent has been started since it asked; the answer is kept for it.");
     assert_eq!(engine.starts(), 0);
-    assert!(briefing(&agent, &ask).exists());
+    assert!(agent.briefing(&ask).exists());
 }
 
 /// The run that was started between the timeout and the late answer has not read that answer.
@@ -228,7 +224,7 @@ fn an_engine_that_is_away_a_container_that_is_gone_and_a_start_that_is_refused_l
     says("there is no container \\\"agent\\\"");
     engine.set(|container| (container.there, container.refuses) = (true, Some("port is already allocated")));
     says("port is already allocated");
-    assert!(briefing(&agent, &ask).exists());
+    assert!(agent.briefing(&ask).exists());
     engine.set(|container| container.refuses = None);
     note(&world, &ask, STARTED);
 }
@@ -245,7 +241,7 @@ fn a_probe_tells_who_lives_by_the_run_of_its_container() {
     let looked = |times| world.passing(JUDGED, "the probe", || (engine.calls("GET") >= times).then_some(()));
     looked(3);
     assert!(agent.response("r1").is_some(), "alive: with a sign of life and a probe, dead needs both");
-    assert!(!briefing(&agent, &ask).exists());
+    assert!(!agent.briefing(&ask).exists());
     engine.set(|container| container.running = false);
     note(&world, &ask, STARTED);
     assert!(agent.response("r1").is_none());
@@ -316,10 +312,10 @@ fn the_container_is_started_for_each_session_that_waited() {
     note(&world, &ask, STARTED);
     let answered = world.details(ask["id"].as_str().unwrap())["outcome"]["at"].as_str().unwrap().to_owned();
     engine.set(|container| container.started_at = answered);
-    let told = || serde_json::from_slice::<Value>(&std::fs::read(briefing(&agent, &ask)).unwrap()).unwrap();
+    let told = || serde_json::from_slice::<Value>(&std::fs::read(agent.briefing(&ask)).unwrap()).unwrap();
     let first = told()["session_id"].clone();
     world.later(Duration::from_secs(2));
-    std::fs::remove_file(briefing(&agent, &ask)).unwrap();
+    std::fs::remove_file(agent.briefing(&ask)).unwrap();
     note(&world, &ask, RUNNING);
     assert_eq!(engine.starts(), 1);
     engine.set(|container| container.running = false);
@@ -343,5 +339,5 @@ fn a_container_that_was_restarted_while_its_request_lay_there_is_another_session
     within(SOON, "the Engine to be asked who asks", || (engine.calls("GET") > 0).then_some(()));
     assert_eq!(world.answer(&ask, &json!({"Go?": "yes"})).0, 200);
     note(&world, &ask, "The agent has been started since it asked; the answer is kept for it.");
-    assert!(agent.response("r1").is_none() && briefing(&agent, &ask).exists());
+    assert!(agent.response("r1").is_none() && agent.briefing(&ask).exists());
 }

@@ -219,11 +219,10 @@ pub(super) async fn windows(found: &mut Findings, whatsapp: &WhatsappSettings, s
 
 /// What the daemon remembers of people.
 async fn remembered(settings: &Settings) -> Result<Value, String> {
-    #[cfg(feature = "postgres")]
-    if let Some(url) = &settings.postgres.url {
-        let bytes = document_of(url.expose_secret(), REMEMBERED).await?;
-        return Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default());
-    }
-    let bytes = std::fs::read(settings.state_dir().join(REMEMBERED));
-    Ok(bytes.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default())
+    let bytes = match &settings.postgres.url {
+        #[cfg(feature = "postgres")]
+        Some(url) => document_of(url.expose_secret(), REMEMBERED).await?,
+        _ => std::fs::read(settings.state_dir().join(REMEMBERED)).ok(),
+    };
+    Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default())
 }

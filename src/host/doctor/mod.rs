@@ -13,6 +13,7 @@ mod slack;
 mod whatsapp;
 
 use super::settings::Settings;
+use super::status::CLOCK_FIX;
 use crate::clock::Clock;
 use askd_core::Time;
 use probe::Probe;
@@ -98,7 +99,7 @@ impl Findings {
         let apart = ours.since(theirs).max(theirs.since(ours));
         if apart > most {
             let what = format!("this host's clock and {whose} differ by {} s", apart.as_secs());
-            self.fault(check, what, "sudo timedatectl set-ntp true");
+            self.fault(check, what, CLOCK_FIX);
         } else {
             self.ok(check, "the same as this host's");
         }

@@ -272,7 +272,7 @@ impl AskState {
 
     /// A call asks the same again: what lies there for no living process is taken back for it.
     pub(super) fn reclaim(&mut self, whose: &[RequestId], cx: &mut Context) -> bool {
-        if !self.is_untaken() || self.outcome_until().is_none_or(|until| until <= cx.now) {
+        if !self.is_kept(cx.now) {
             return false;
         }
         let mut reclaimed = Vec::new();

@@ -77,6 +77,11 @@ impl AskState {
         Some(self.said_at(*at) + self.rules.session.answer_retention)
     }
 
+    /// Whether the outcome is kept for some session.
+    pub(super) fn is_kept(&self, now: Time) -> bool {
+        self.outcome_until().is_some_and(|until| now < until) && self.is_untaken()
+    }
+
     /// Whether a call of this session that asks the same is given the outcome: either nobody knows the outcome yet, or this
     /// session waits for it and does not know it.
     pub fn keeps_outcome(&self, now: Time, session: Option<&str>) -> bool {
@@ -86,8 +91,7 @@ impl AskState {
             let its = free || self.briefs(waiter);
             self.session_of(waiter) == session && waiter.waits() && its && !self.is_told(waiter)
         };
-        let kept = self.outcome_until().is_some_and(|until| now < until) && self.is_untaken();
-        kept && (self.is_told_to_none() || self.waiters.iter().any(lacks))
+        self.is_kept(now) && (self.is_told_to_none() || self.waiters.iter().any(lacks))
     }
 
     /// Whether such a call can take the outcome away from this waiter. Once any session knows the outcome, a call can take it

@@ -820,14 +820,20 @@ pub(crate) fn names(folder: &Path) -> Vec<String> {
 
 /// Looks until something is there; a world in which it never comes has failed.
 pub(crate) fn within<T>(bound: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + bound;
+    let began = Instant::now();
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(Instant::now() < end, "waited {bound:?} for {what}");
-        std::thread::sleep(Duration::from_millis(5));
+        assert!(began.elapsed() < bound, "waited {bound:?} for {what}");
+        std::thread::sleep(pause(began));
     }
+}
+
+/// Until the next look: longer and longer, because looks of many stories would take most of the processors, but never much longer than
+/// what has been waited for already.
+fn pause(began: Instant) -> Duration {
+    (began.elapsed() / 16).clamp(Duration::from_millis(5), Duration::from_millis(50))
 }
 
 /// The same for a story with stand-ins, which go on meanwhile.
@@ -838,7 +844,7 @@ pub(crate) async fn until<T>(what: &str, at_most: Duration, mut look: impl FnMut
             return found;
         }
         assert!(began.elapsed() < at_most, "waited {at_most:?} for {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        tokio::time::sleep(pause(began)).await;
     }
 }
 

@@ -208,6 +208,7 @@ fn readiness_says_how_far_the_loading_is() {
             let mut text = String::new();
             let _cut = std::io::Read::read_to_string(&mut stream, &mut text);
             said.push(text);
+            std::thread::sleep(std::time::Duration::from_millis(1));
         }
         said
     });

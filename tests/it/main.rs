@@ -82,6 +82,7 @@ mod slack_refusals;
 mod slack_round;
 mod slack_threads;
 mod small_channel;
+mod sql;
 mod starting;
 mod status;
 mod stopping;

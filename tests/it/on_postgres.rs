@@ -7,6 +7,7 @@ use crate::harness::{SOON, World, askd, choice, names, within};
 use crate::ports::free_port;
 use crate::remote::{Agent, Remote};
 use crate::sessions::{JUDGED, in_g};
+use crate::sql::Sql;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use std::fs;
@@ -26,7 +27,8 @@ const PLANNED: Duration = Duration::from_millis(2_500);
 /// A database of its own.
 #[derive(Debug, Clone)]
 pub(crate) struct Database {
-    server: String,
+    server: Sql,
+    own: Sql,
     name: String,
     others: Arc<Others>,
 }
@@ -77,13 +79,14 @@ impl Database {
     fn make(server: String) -> Self {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let name = format!("story_{}_{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        let made = Self { server, name, others: Arc::default() };
-        psql(&made.server, &format!("create database {}", made.name));
-        made
+        let own = Sql::new(format!("{}/{name}", server.rsplit_once('/').unwrap().0));
+        let server = Sql::new(server);
+        server.query(&format!("create database {name}"));
+        Self { server, own, name, others: Arc::default() }
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("{}/{}", self.server.rsplit_once('/').unwrap().0, self.name)
+        self.own.url.clone()
     }
 
     /// `[postgres]` for a daemon of that name.
@@ -93,7 +96,7 @@ impl Database {
 
     /// The lines that a query gives.
     pub(crate) fn query(&self, text: &str) -> Vec<String> {
-        psql(&self.url(), text)
+        self.own.query(text)
     }
 
     /// Where one of these words stands: each row by its table and key, those of questions by the names that files would have.
@@ -118,18 +121,12 @@ impl Database {
     /// As if the server were away: it ends all connections to this database, and takes no more.
     fn away(&self, away: bool) {
         let allowed = format!("alter database {} allow_connections {}", self.name, !away);
-        psql(&self.server, &allowed);
+        self.server.query(&allowed);
         if away {
             let end = format!("select pg_terminate_backend(pid) from pg_stat_activity where datname = '{}'", self.name);
-            psql(&self.server, &end);
+            self.server.query(&end);
         }
     }
-}
-
-fn psql(url: &str, text: &str) -> Vec<String> {
-    let told = Command::new("psql").args(["-XAtq", "-v", "ON_ERROR_STOP=1", url, "-c", text]).output().unwrap();
-    assert!(told.status.success(), "{text}: {}", String::from_utf8_lossy(&told.stderr));
-    String::from_utf8(told.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
 /// A host that agents reach over HTTP.
@@ -235,7 +232,7 @@ fn the_doctor_looks_at_the_database() {
     standby
         .arg("--no-loop")
         .arg("--dbname")
-        .arg(&database.server)
+        .arg(&database.server.url)
         .arg("--directory")
         .arg(wal)
         .stderr(fs::File::create(log).unwrap());

@@ -67,6 +67,11 @@ fn a_briefing_that_went_with_its_folder_is_written_again() {
     assert!(String::from_utf8(again).unwrap().contains("Vue"));
 }
 
+/// askd may write into it meanwhile.
+fn removed(agent: &Agent) {
+    within(SOON, "the folder to be removed", || fs::remove_dir_all(&agent.path).ok());
+}
+
 fn is_started(world: &World, program: &Program, times: usize) {
     let last = world.passing(2 * JUDGED, "the agent to be started", || program.runs().into_iter().nth(times - 1));
     assert!(last.contains("The user answered: \\\"Vue\\\""), "{last}");
@@ -80,14 +85,14 @@ fn a_response_that_went_with_its_folder_before_it_is_taken_back_is_briefed() {
     let world = with_session(&start(&program), "").started();
     let agent = world.group("g");
     answered(&world, &agent, "r1");
-    fs::remove_dir_all(&agent.path).unwrap();
+    removed(&agent);
     is_started(&world, &program, 1);
     assert_eq!(program.runs().len(), 1);
 
     let world = with_session("", "answer_retention = \"60s\"").started();
     let agent = world.group("g");
     let ask = answered(&world, &agent, "r1");
-    fs::remove_dir_all(&agent.path).unwrap();
+    removed(&agent);
     world.passing(2 * JUDGED, "the briefing", || agent.briefing(&ask).exists().then_some(()));
 }
 
@@ -99,7 +104,7 @@ fn an_agent_is_started_although_its_briefing_went_with_the_folder() {
     let agent = world.group("g");
     answered(&world, &agent, "r1");
     is_started(&world, &program, 1);
-    fs::remove_dir_all(&agent.path).unwrap();
+    removed(&agent);
     is_started(&world, &program, 3);
 }
 
@@ -111,7 +116,7 @@ fn a_call_that_asks_again_gets_the_answer_that_went_with_the_folder() {
     agent.ask("r1", &same);
     assert_eq!(world.answer(&world.one_open(), &json!({"Go?": "yes"})).0, 200);
     agent.wait("r1");
-    fs::remove_dir_all(&agent.path).unwrap();
+    removed(&agent);
     world.later(Duration::from_secs(6));
     fs::create_dir_all(agent.tasks()).unwrap();
     agent.ask("r2", &same);

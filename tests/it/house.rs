@@ -214,3 +214,17 @@ fn the_stories_that_look_into_files_have_these_names() {
     let gone: Vec<&str> = list.lines().filter(|name| !is_there(name)).collect();
     assert_eq!(gone, Vec::<&str>::new());
 }
+
+#[test]
+fn each_check_of_the_page_takes_its_turn() {
+    let folder = root().join("tests/browser");
+    let package: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(folder.join("package.json")).unwrap()).unwrap();
+    let played = ["inbox", "places", "hours", "firefox"].map(|part| package["scripts"][part].as_str().unwrap());
+    let mut played: Vec<&str> =
+        played.iter().flat_map(|part| part.split(' ')).filter(|word| word.ends_with(".test.mjs")).collect();
+    played.sort_unstable();
+    let mut there = crate::harness::names(&folder);
+    there.retain(|name| name.ends_with(".test.mjs"));
+    assert_eq!(played, there);
+}

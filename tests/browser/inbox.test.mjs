@@ -150,6 +150,20 @@ describe('answering', () => {
     await visible(done(page, ask).getByText('Solid', { exact: true }));
   });
 
+  test('what a person has written is not thrown away by an option', async () => {
+    const ask = await daemon.asked({ questions: [FRAMEWORK] });
+    await open();
+    const one = card(page, ask);
+    const own = one.getByLabel('Other: answer in your own words');
+    await own.fill('Vue, but only the new pages');
+    await button(one, 'Vue').click();
+    await visible(one.getByText('You have also entered an answer of your own. Submit that, or clear it and press “Vue” again.'));
+    assert.equal(await own.inputValue(), 'Vue, but only the new pages');
+    await own.fill('');
+    await button(one, 'Vue').click();
+    assert.deepEqual((await daemon.response(ask.request_id)).answers, { 'Which framework?': 'Vue' });
+  });
+
   test('multi-select takes several options and one text', async () => {
     const ask = await daemon.asked({ questions: [{ question: 'Which targets?', type: 'multi-select', options: ['staging', 'canary', 'prod'] }] });
     await open();

@@ -187,14 +187,16 @@ export function buildForm(ask, send) {
     });
     send(answers, { run: submit, words: null });
   };
-  const choose = (label) => {
-    fields[0].complain(null);
-    send({ [first.id]: label }, { run: () => choose(label), words: label });
+  // Sends this at once, unless an answer of the person's own would be lost by it.
+  const instead = (answers, words, run) => {
+    const [field] = fields;
+    const typed = field.entered().length > 0;
+    field.complain(typed ? `You have also entered an answer of your own. Submit that, or clear it and press “${words}” again.` : null);
+    if (typed) field.focus();
+    else send(answers, { run, words });
   };
-  const skip = () => {
-    fields[0].complain(null);
-    send({}, { run: skip, words: 'Skip' });
-  };
+  const choose = (label) => instead({ [first.id]: label }, label, () => choose(label));
+  const skip = () => instead({}, 'Skip', skip);
 
   fields = instant
     ? [buttonsField(first, { choose, submit })]

@@ -1,6 +1,7 @@
 //! `askd link` and `askd completions`: small helps for a terminal.
 
 use super::asks::Where;
+use super::layout::text;
 use super::{Cli, Exit, say};
 use crate::host::client::ClientError;
 use clap::{Args, CommandFactory as _};
@@ -9,17 +10,27 @@ use reqwest::Method;
 
 /// Print the link that opens the inbox.
 ///
-/// It contains the operator's token: whoever has it can answer everything.
+/// It contains the operator's token: whoever has it can answer everything. If somebody has it who should not, `--new`
+/// replaces it.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  askd link\n  docker exec askd /askd link\n  xdg-open \"$(askd link)\"")]
+#[command(
+    after_help = "Examples:\n  askd link\n  askd link --new\n  docker exec askd /askd link\n  xdg-open \"$(askd link)\""
+)]
 pub(super) struct Link {
+    /// Replace the inbox token first. The one before opens nothing any more, at any daemon that shares the records.
+    #[arg(long)]
+    new: bool,
     #[command(flatten)]
     at: Where,
 }
 
 impl Link {
     pub(super) fn run(self) -> Result<(), Exit> {
-        let client = self.at.client()?;
+        let mut client = self.at.client()?;
+        if self.new {
+            let made = self.at.call(Method::POST, "/inbox-token", None)?;
+            client = client.with_token(text(&made, "token").to_owned().into());
+        }
         let runtime = super::small_runtime()?;
         let opened = runtime.block_on(client.call(Method::GET, "/asks?limit=1", None));
         // No link with a token that does not open the inbox.

@@ -91,6 +91,11 @@ impl Client {
         Ok(Self { url, token, http })
     }
 
+    /// The same caller with another token.
+    pub fn with_token(self, token: SecretString) -> Self {
+        Self { token, ..self }
+    }
+
     /// The link with which people open the inbox at this address.
     pub fn link(&self, inbox: &str) -> String {
         format!("{}/#token={}", address(inbox), self.token.expose_secret())

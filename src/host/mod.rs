@@ -48,7 +48,7 @@ use axum::routing::any;
 use broker::Broker;
 use channel::signed::Webhooks;
 pub use channel::slack::Visit as SlackVisit;
-use channel::web::{Inbox, TOKEN_FILE, Web, token};
+use channel::web::{Inbox, KeptToken, Web};
 use channel::{Adapter, Open, slack, whatsapp};
 use ctx::Ctx;
 use doors::{AGENTS, Door, serve};
@@ -59,7 +59,7 @@ pub use lead::Current;
 use lead::Next;
 use parking_lot::Mutex;
 use port::{Channel, Channels};
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::SecretString;
 use settings::Settings;
 use standby::{Line, Place};
 use status::Status;
@@ -69,7 +69,7 @@ use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Documents as _, InFiles, Opened, StoreError};
+use store::{InFiles, Opened, StoreError};
 pub use tls::Tls;
 use tokens::Tokens;
 use tokio::task::JoinHandle;
@@ -186,14 +186,10 @@ impl Daemon {
         let overtaken = store.overtaken();
         let leads = line.is_none();
         // A reload can take `[web] token` away: from then on the kept one holds.
-        let kept = token(&*documents).map_err(DaemonError::io("the inbox token"))?;
-        let token = settings.web.token.clone().unwrap_or_else(|| kept.clone());
-        if settings.postgres.url.is_some() {
-            // The commands of this host find it there.
-            let stored =
-                InFiles::open(&state).and_then(|files| files.store(TOKEN_FILE, kept.expose_secret().as_bytes()));
-            stored.map_err(DaemonError::io("the inbox token"))?;
-        }
+        let copy = settings.postgres.url.as_ref().map(|_| InFiles::open(&state)).transpose();
+        let kept = copy.and_then(|copy| KeptToken::open(Arc::clone(&documents), copy));
+        let kept = kept.map_err(DaemonError::io("the inbox token"))?;
+        let token = settings.web.token.clone().unwrap_or_else(|| kept.now());
         let webhooks = match settings.http.webhook_listen {
             Some(listen) => Some(
                 http::bind(listen, "http.webhook_listen", &mut passed)
@@ -242,6 +238,7 @@ impl Daemon {
         });
         let started = ctx.clock().now();
         ctx.spawn(tokens.clone().follow(broker.documents_changes()));
+        ctx.spawn(kept.clone().follow(broker.documents_changes(), ctx.clock().clone()));
         let agents = Agents::new(broker.clone(), folders.clone(), tokens.clone(), ctx.clone(), warnings);
         let status = Status {
             ctx: ctx.clone(),

@@ -351,6 +351,31 @@ fn while_the_database_is_away_nothing_is_acknowledged_and_nothing_is_lost() {
 }
 
 /// `askd store copy`, as an operator runs it.
+#[test]
+fn a_new_inbox_token_holds_at_every_daemon_and_the_one_before_at_none() {
+    let Some(database) = Database::found() else { return };
+    let (mut first, mut second) = (host(&database, "host-1"), host(&database, "host-2"));
+    joins(&mut first);
+    joins(&mut second);
+    let before = first.world.token();
+    assert_eq!(second.world.token(), before, "they share it");
+    let status = |host: &Remote, token: &str| {
+        host.world.raw("GET", "/api/v1/me", &format!("authorization: Bearer {token}\r\n"), "").0
+    };
+    // The one that does not lead makes it.
+    let made = second.world.run(&["link", "--new"]);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let token = String::from_utf8(made.stdout).unwrap().trim().rsplit_once('=').unwrap().1.to_owned();
+    within(Duration::from_secs(3), "the other daemon to take it", || (status(&first, &before) == 401).then_some(()));
+    assert_eq!([status(&first, &token), status(&second, &token), status(&second, &before)], [200, 200, 401]);
+    within(SOON, "the commands of its host to find it", || (first.world.token() == token).then_some(()));
+    // As the guide said: that file is only a copy.
+    fs::remove_file(first.world.state().join("web_token")).unwrap();
+    first.world.kill();
+    joins(&mut first);
+    assert_eq!((first.world.token(), status(&first, &token)), (token.clone(), 200));
+}
+
 fn copy(world: &World, to: &[&str]) -> (Option<i32>, String) {
     let settings = world.dir.path().join("askd.toml");
     let mut command = askd();

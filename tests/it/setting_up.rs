@@ -181,6 +181,49 @@ fn the_link_opens_the_inbox() {
     assert!(err(&away).contains("Start it with `askd serve`"), "{}", err(&away));
 }
 
+/// Somebody has seen the link who should not have it.
+#[test]
+fn a_new_link_ends_the_one_before() {
+    let mut world = World::empty()
+        .with_binary()
+        .config("[web]\npeople = [{ name = \"ann\", token = \"token-of-ann-0123456789-0123456789\" }]\n");
+    world.start();
+    let (before, url) = (world.token(), world.url());
+    let opens = |token: &str| {
+        let open = world.run(&["list", "--url", &url, "--token", token]);
+        open.status.success() || !err(&open).contains("refuses this token")
+    };
+    let bearer = |token: &str| format!("authorization: Bearer {token}\r\n");
+    let mut page = std::net::TcpStream::connect(world.address()).unwrap();
+    let headers = format!("host: {}\r\n{}connection: close\r\n", world.address(), bearer(&before));
+    let call = format!("GET /api/v1/events HTTP/1.1\r\n{headers}\r\n");
+    std::io::Write::write_all(&mut page, call.as_bytes()).unwrap();
+    std::io::Read::read_exact(&mut page, &mut [0; 12]).unwrap();
+    let (status, told) = world.raw("POST", "/api/v1/inbox-token", &bearer("token-of-ann-0123456789-0123456789"), "");
+    assert_eq!(status, 403, "{told}");
+    let made = world.run(&["link", "--new"]);
+    assert_eq!(out(&made), format!("{url}/#token={}\n", world.token()), "{}", err(&made));
+    assert!(
+        world.token() != before
+            && opens(&world.token())
+            && opens("token-of-ann-0123456789-0123456789")
+            && !opens(&before)
+    );
+    page.set_read_timeout(Some(SOON)).unwrap();
+    std::io::Read::read_to_end(&mut page, &mut Vec::new()).expect("an open page is closed");
+    assert_eq!(world.raw("POST", "/api/v1/inbox-token", &bearer(&before), "").0, 401);
+    let kept = world.token();
+    world.kill();
+    world.start();
+    assert_eq!(world.token(), kept);
+
+    let mut world = World::empty().with_binary().config("[web]\ntoken = \"of-the-settings-0123456789-0123456789\"\n");
+    world.start();
+    let refused = world.run(&["link", "--new", "--token", "of-the-settings-0123456789-0123456789"]);
+    let told = "askd: The inbox token is in the settings. Replace [web] token there, and reload askd.\n";
+    assert_eq!((err(&refused).as_str(), refused.status.code()), (told, Some(1)));
+}
+
 #[test]
 fn the_trail_of_a_question_is_read_from_the_audit_files() {
     let mut world = World::process();

@@ -47,6 +47,7 @@ pub(super) fn routes(inbox: Inbox) -> Router {
         .route("/asks/{id}/typing", post(typing))
         .route("/tokens", get(tokens::list).post(tokens::make))
         .route("/tokens/{id}", delete(tokens::revoke))
+        .route("/inbox-token", post(tokens::replace))
         .route("/events", get(events))
         .route("/push", post(push::subscribe).delete(push::unsubscribe))
         .route("/status", get(status))
@@ -330,10 +331,14 @@ async fn events(
     let stream = first.chain(stream);
     let stream = stream.take_until(async move {
         let _place = place;
-        let mut settings = whole.broker.settings_changes();
+        let (mut settings, mut token) = (whole.broker.settings_changes(), whole.people.kept_token().changes());
         let is_still = || people::caller(&whole, &headers, from.as_deref().copied()).as_ref() == Some(&mine);
         // A page that is let in differently, or not at all, reads everything again.
-        let let_out = async { while is_still() && settings.changed().await.is_ok() {} };
+        let let_out = async {
+            let mut changed =
+                async || tokio::select! { it = settings.changed() => it, it = token.changed() => it }.is_ok();
+            while is_still() && changed().await {}
+        };
         // A stream that never ends would keep the daemon from stopping.
         tokio::select! {
             () = let_out => {}

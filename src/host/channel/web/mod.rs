@@ -17,7 +17,7 @@ mod view;
 pub use people::Peer;
 use people::People;
 pub use problem::Problem;
-pub use token::{TOKEN_FILE, token};
+pub use token::{KeptToken, TOKEN_FILE};
 
 use super::Adapter;
 use crate::host::broker::Broker;
@@ -30,7 +30,6 @@ use askd_core::{Ask, Capabilities, ChannelName, Posted};
 use async_trait::async_trait;
 use axum::Router;
 use push::Push;
-use secrecy::SecretString;
 use std::io;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -56,7 +55,7 @@ impl Inbox {
     /// An inbox that ends its streams when the daemon stops. It keeps in `documents` which browsers are pushed to.
     pub fn new(
         broker: Broker,
-        token: SecretString,
+        token: KeptToken,
         ctx: Ctx,
         status: Status,
         documents: Arc<dyn Documents>,

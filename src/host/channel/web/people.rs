@@ -1,7 +1,7 @@
 //! Who calls: the operator by the inbox token, a person by a token of their own, or one whom a trusted proxy names. It says
 //! which groups they see; each call asks it about each ask.
 
-use super::{Inbox, Problem};
+use super::{Inbox, KeptToken, Problem};
 use crate::host::broker::Broker;
 use crate::host::settings::{PersonSettings, Settings, WebSettings};
 use crate::ipc::wire::digest;
@@ -26,7 +26,7 @@ pub struct Peer(pub IpAddr);
 #[derive(Debug)]
 pub struct People {
     /// The token of the operator in `state/`, which holds while the settings have none.
-    operator: SecretString,
+    operator: KeptToken,
     broker: Broker,
 }
 
@@ -83,8 +83,13 @@ impl Caller {
 
 impl People {
     /// The holder of this token, and the people of the settings.
-    pub fn new(operator: SecretString, broker: Broker) -> Self {
+    pub fn new(operator: KeptToken, broker: Broker) -> Self {
         Self { operator, broker }
+    }
+
+    /// The token in `state/`.
+    pub(super) fn kept_token(&self) -> &KeptToken {
+        &self.operator
     }
 
     /// Somebody who was let in once: `name` is `None` for the operator, and `token` for those whom a proxy named. Returns
@@ -102,7 +107,7 @@ impl People {
 
     /// Whose token this is.
     fn holder(&self, web: &WebSettings, is: impl Fn(&SecretString) -> bool) -> Option<Caller> {
-        if is(web.token.as_ref().unwrap_or(&self.operator)) {
+        if web.token.as_ref().map_or_else(|| is(&self.operator.now()), &is) {
             return Some(Caller::default());
         }
         web.people.iter().find(|person| person.token.as_ref().is_some_and(&is)).map(Caller::of)

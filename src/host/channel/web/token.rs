@@ -1,21 +1,104 @@
-//! The token of the inbox: from the settings, else made at the first start and kept beside the asks.
+//! The token of the inbox that is kept beside the asks: made at the first start, replaced when the operator says so. It holds
+//! while the settings have none. Daemons that share their records share it, and each follows what another one makes of it.
 
-use crate::host::store::{Documents, change_document};
+use crate::clock::Clock;
+use crate::host::store::{Documents, InFiles, change_document};
 use crate::random;
-use secrecy::SecretString;
+use parking_lot::Mutex;
+use secrecy::{ExposeSecret as _, SecretString};
 use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::watch;
 
 /// Its document.
 pub const TOKEN_FILE: &str = "web_token";
+/// How soon what another daemon has made is read again after that failed.
+const AGAIN: Duration = Duration::from_secs(1);
 
-/// Reads the kept token, or makes one. An empty file holds none.
-pub fn token(documents: &dyn Documents) -> io::Result<SecretString> {
-    change_document(documents, TOKEN_FILE, |before| {
-        let kept = String::from_utf8_lossy(before.unwrap_or_default()).trim().to_owned();
-        if !kept.is_empty() {
-            return Ok((None, kept.into()));
+/// The kept token as it is now. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct KeptToken(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    documents: Arc<dyn Documents>,
+    copy: Option<InFiles>,
+    now: watch::Sender<SecretString>,
+    /// Held from what a change begins with until it is known.
+    changing: Mutex<()>,
+}
+
+impl KeptToken {
+    /// Reads the kept token, or makes one. `copy`: where the commands of this host find it if the documents are elsewhere.
+    pub fn open(documents: Arc<dyn Documents>, copy: Option<InFiles>) -> io::Result<Self> {
+        let now = watch::Sender::new(SecretString::default());
+        let kept = Self(Arc::new(Inner { documents, copy, now, changing: Mutex::default() }));
+        kept.read(false)?;
+        kept.copy()?;
+        Ok(kept)
+    }
+
+    /// What it is.
+    pub fn now(&self) -> SecretString {
+        self.0.now.borrow().clone()
+    }
+
+    /// Who wants to know that it was replaced.
+    pub(super) fn changes(&self) -> watch::Receiver<SecretString> {
+        self.0.now.subscribe()
+    }
+
+    /// Replaces it, on stable storage when it returns: the one before opens nothing any more. Blocks on the disk.
+    pub(super) fn replace(&self) -> io::Result<SecretString> {
+        self.read(true)?;
+        if let Err(error) = self.copy() {
+            tracing::error!(%error, "state/{TOKEN_FILE} has the inbox token from before it was replaced; restart askd to write it again");
         }
-        let secret = random::secret()?;
-        Ok((Some(format!("{secret}\n").into_bytes()), secret.into()))
-    })
+        Ok(self.now())
+    }
+
+    /// Follows what other daemons make of it. `changes`: the names of documents that were written.
+    pub async fn follow(self, mut changes: broadcast::Receiver<String>, clock: Clock) {
+        loop {
+            match changes.recv().await {
+                Ok(name) if name != TOKEN_FILE => continue,
+                Ok(_) | Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return,
+            }
+            let read = || {
+                let kept = self.clone();
+                tokio::task::spawn_blocking(move || kept.read(false).and_then(|()| kept.copy()))
+            };
+            while let Err(error) = read().await.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
+                tracing::error!(%error, "cannot take over the inbox token that another daemon has made; trying again every second");
+                clock.sleep(AGAIN).await;
+            }
+        }
+    }
+
+    /// Reads it anew, or makes another one. An empty document holds none.
+    fn read(&self, replace: bool) -> io::Result<()> {
+        let _changing = self.0.changing.lock();
+        let token = change_document(&*self.0.documents, TOKEN_FILE, |before| {
+            let kept = String::from_utf8_lossy(before.unwrap_or_default()).trim().to_owned();
+            if !kept.is_empty() && !replace {
+                return Ok((None, kept.into()));
+            }
+            let secret = random::secret()?;
+            Ok((Some(format!("{secret}\n").into_bytes()), SecretString::from(secret)))
+        })?;
+        self.0.now.send_if_modified(|now| {
+            let is_other = now.expose_secret() != token.expose_secret();
+            *now = token;
+            is_other
+        });
+        Ok(())
+    }
+
+    fn copy(&self) -> io::Result<()> {
+        let _changing = self.0.changing.lock();
+        self.0.copy.as_ref().map_or(Ok(()), |copy| copy.store(TOKEN_FILE, self.now().expose_secret().as_bytes()))
+    }
 }

@@ -1,4 +1,5 @@
-//! The tokens of agents that ask over HTTP, for the operator alone: `askd token` calls this.
+//! The tokens of agents that ask over HTTP, and another one for the inbox, for the operator alone: `askd token` and
+//! `askd link --new` call this.
 
 use super::people::Caller;
 use super::{Inbox, Problem};
@@ -9,6 +10,7 @@ use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Extension, Path, State};
 use axum::http::StatusCode;
+use secrecy::ExposeSecret as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io;
@@ -26,7 +28,7 @@ pub(super) struct New {
 }
 
 fn operator_only(caller: &Caller) -> Result<(), Problem> {
-    let detail = "Only the holder of the inbox token makes and revokes tokens of agents.";
+    let detail = "Only the holder of the inbox token makes and revokes tokens.";
     let refusal = || Problem::new(StatusCode::FORBIDDEN, "Not for you", detail);
     caller.is_operator().then_some(()).ok_or_else(refusal)
 }
@@ -37,12 +39,35 @@ impl Inbox {
         work: impl FnOnce(&Tokens) -> io::Result<T> + Send + 'static,
     ) -> Result<T, Problem> {
         let tokens = self.tokens.clone();
-        let done = tokio::task::spawn_blocking(move || work(&tokens)).await;
-        done.unwrap_or_else(|panic| Err(io::Error::other(panic))).map_err(|error| {
-            tracing::error!(%error, "the tokens of agents cannot be stored");
-            Problem::not_stored()
-        })
+        stored("the tokens of agents", move || work(&tokens)).await
     }
+}
+
+async fn stored<T: Send + 'static>(
+    what: &str,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, Problem> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|panic| Err(io::Error::other(panic))).map_err(|error| {
+        tracing::error!(%error, "{what} cannot be stored");
+        Problem::not_stored()
+    })
+}
+
+/// Replaces the inbox token: the one before opens nothing any more.
+pub(super) async fn replace(
+    State(inbox): State<Inbox>,
+    Extension(caller): Extension<Caller>,
+) -> Result<(StatusCode, Json<Value>), Problem> {
+    operator_only(&caller)?;
+    if inbox.broker.settings().web.token.is_some() {
+        let detail = "The inbox token is in the settings. Replace [web] token there, and reload askd.";
+        return Err(Problem::new(StatusCode::CONFLICT, "In the settings", detail));
+    }
+    let kept = inbox.people.kept_token().clone();
+    let token = stored("the inbox token", move || kept.replace()).await?;
+    tracing::info!("the inbox token was replaced; the one before opens nothing any more");
+    Ok((StatusCode::CREATED, Json(json!({ "token": token.expose_secret() }))))
 }
 
 pub(super) async fn make(

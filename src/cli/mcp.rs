@@ -45,13 +45,15 @@ pub(super) enum Program {
 }
 
 impl Program {
-    /// Where its settings go, and what to write there. A desktop program may not have askd on its PATH.
-    pub(super) fn settings(self, ipc: Option<&Path>) -> (&'static str, String) {
+    /// Where its settings go, and what to write there. A desktop program may not have askd on its PATH. `elsewhere`: it does not
+    /// run where this does, so askd's path there is not known.
+    pub(super) fn settings(self, ipc: Option<&Path>, elsewhere: bool) -> (&'static str, String) {
         let args: Vec<Value> = match ipc {
             Some(ipc) => vec!["mcp".into(), "--ipc".into(), ipc.display().to_string().into()],
             None => vec!["mcp".into()],
         };
-        let program = std::env::current_exe().map_or_else(|_| "askd".to_owned(), |path| path.display().to_string());
+        let own = std::env::current_exe().ok().filter(|_| !elsewhere);
+        let program = own.map_or_else(|| "askd".to_owned(), |path| path.display().to_string());
         let entry = json!({"command": program, "args": args});
         let file = |key: &str| format!("{:#}", json!({ key: { "askd": entry } }));
         match self {
@@ -80,7 +82,7 @@ impl Program {
 impl Mcp {
     pub(super) fn run(self) -> Result<(), Exit> {
         if let Some(program) = self.print {
-            let (place, text) = program.settings(self.ipc.as_deref());
+            let (place, text) = program.settings(self.ipc.as_deref(), false);
             // Apart from the text, which can go straight into a file.
             complain(&format!("{place}:"));
             return Ok(say(&text)?);

@@ -524,6 +524,100 @@ async fn init_goes_from_nothing_to_an_answered_question_and_destroys_nothing_whe
     daemon.wait().await.unwrap();
 }
 
+/// Many begin with a copy of config/default.toml, which has every section and no token.
+#[tokio::test]
+async fn init_sets_channels_up_where_the_file_has_their_sections() {
+    let slack = Slack::start(Config { pace: Duration::ZERO, ..Config::default() }).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("askd.toml");
+    let init = |args: &[&str]| {
+        let mut command = tokio::process::Command::from(askd());
+        command.args(["init", "--no-question", "--agent", "here", "--config"]).arg(&file).args(args);
+        command.env("ASKD__SLACK__API_URL", slack.api_url()).env("ASKD__DATA_DIR", dir.path().join("data"));
+        command.env("ASKD_SLACK_BOT_TOKEN", BOT_TOKEN).env("ASKD_SLACK_APP_TOKEN", APP_TOKEN);
+        command.env("ASKD_WHATSAPP_ACCESS_TOKEN", "a").env("ASKD_WHATSAPP_APP_SECRET", "b");
+        command.stdin(Stdio::null()).output()
+    };
+    let in_slack = ["--group", "one", "--in", "slack", "--slack-channel", CHANNEL, "--slack-responder", ALICE];
+    let on_whatsapp = ["--group", "two", "--in", "whatsapp", "--whatsapp-number-id", "106", "--whatsapp-person", ADA];
+    let before = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("config/default.toml")).unwrap();
+    std::fs::write(&file, &before).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+    for args in [in_slack, on_whatsapp] {
+        let done = init(&args).await.unwrap();
+        assert_eq!(done.status.code(), Some(0), "{}{}", out(&done), err(&done));
+    }
+    let check = askd().args(["check", "--config"]).arg(&file).env("ASKD__DATA_DIR", dir.path()).output().unwrap();
+    let told = out(&check);
+    assert!(told.contains("Slack        Socket Mode") && !told.contains("not set up"), "{told}{}", err(&check));
+    let written = files(dir.path());
+    let (mode, after) = &written[&file];
+    let mut lines = after.lines();
+    for line in before.lines().filter(|line| *line != "phone_number_id = \"\"") {
+        assert!(lines.any(|kept| kept == line), "{line}\n{after}");
+    }
+    assert_eq!((*mode, &written[&dir.path().join("askd.toml.old1")].1), (0o640, &before));
+    assert!(!after.contains("\nwebhook_listen = \"127.0.0.1:8485\""), "what is in [http] stays as it is: {after}");
+
+    std::fs::write(&file, "[asks]\ntimeout = \"1h\"\n").unwrap();
+    let done = init(&on_whatsapp).await.unwrap();
+    let after = std::fs::read_to_string(&file).unwrap();
+    assert!(after.contains("\nwebhook_listen = \"127.0.0.1:8485\"\n"), "{after}{}", err(&done));
+    std::fs::write(&file, "slack.pace = \"2s\"\n").unwrap();
+    let refused = init(&in_slack).await.unwrap();
+    let told =
+        format!("askd: {}: write the keys of slack below a line [slack], and run askd init again\n", file.display());
+    assert_eq!((err(&refused), refused.status.code()), (told, Some(2)));
+}
+
+/// In its image askd has the data folder elsewhere than the host, and a container of the agent has askd elsewhere than this host.
+#[test]
+fn init_prints_what_is_there_where_the_agent_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let printed = |args: &[&str]| {
+        let mut command = askd();
+        command.args(["init", "--no-question", "--in", "inbox", "--group", "g", "--program", "cursor", "--config"]);
+        command.arg(dir.path().join("askd.toml")).args(args).env("ASKD__DATA_DIR", dir.path().join("data"));
+        let done = command.stdin(Stdio::null()).current_dir(dir.path()).output().unwrap();
+        assert!(done.status.success(), "{args:?}: {}", err(&done));
+        out(&done)
+    };
+    let here = printed(&["--agent", "here"]);
+    let own = format!("\"command\": \"{}\"", crate::harness::ASKD);
+    assert!(here.contains(&own), "{here}");
+    let (command, mount) = ("\"command\": \"askd\"", "  -v /srv/askd/ipc/g/tasks:/workspace/ipc/tasks \\\n");
+    let inside = printed(&["--agent", "docker"]);
+    assert!(inside.contains(command) && !inside.contains(&own), "{inside}");
+    let both = printed(&["--agent", "docker", "--on-host", "/srv/askd"]);
+    assert!(both.contains(command) && both.contains(mount), "{both}");
+    let host = printed(&["--agent", "here", "--on-host", "/srv/askd"]);
+    assert!(host.contains(command) && host.contains("\"/srv/askd/ipc/g\""), "{host}");
+    let guide = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/docker.md")).unwrap();
+    assert!(guide.contains("--in slack --on-host /srv/askd\n"), "the guide says so");
+}
+
+#[test]
+fn init_takes_no_data_folder_that_the_settings_refuse() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut init = askd();
+    init.args([
+        "init",
+        "--config",
+        "askd.toml",
+        "--group",
+        "g",
+        "--in",
+        "inbox",
+        "--no-question",
+        "--data-dir",
+        "~/askd",
+    ]);
+    let refused = init.stdin(Stdio::null()).current_dir(dir.path()).output().unwrap();
+    let told = "askd: --data-dir: \"~/askd\": only a shell expands ~; write the full path, such as /home/ann/askd\n";
+    assert_eq!((err(&refused).as_str(), refused.status.code()), (told, Some(2)));
+    assert!(!dir.path().join("~").exists());
+}
+
 /// A terminal that shows nothing of what is typed after that would be of no use to anybody.
 #[test]
 fn ctrl_c_ends_a_question_of_init_and_leaves_the_terminal_as_it_was() {

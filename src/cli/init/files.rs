@@ -25,12 +25,24 @@ pub(super) fn put(path: &Path, text: &str, mode: u32) -> anyhow::Result<()> {
         if std::fs::read_to_string(path).with_context(at)? == text {
             return Ok(());
         }
-        let free =
-            (1..100).map(|number| PathBuf::from(format!("{}.old{number}", path.display()))).find(|old| !old.exists());
-        let free = free.with_context(|| format!("too many {}.old files", path.display()))?;
-        std::fs::rename(path, free).with_context(at)?;
+        std::fs::rename(path, free(path)?).with_context(at)?;
     }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path).with_context(at)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(at)
+}
+
+/// A name for what a file held before.
+fn free(path: &Path) -> anyhow::Result<PathBuf> {
+    let mut names = (1..100).map(|number| PathBuf::from(format!("{}.old{number}", path.display())));
+    names.find(|old| !old.exists()).with_context(|| format!("too many {}.old files", path.display()))
+}
+
+/// Writes another content into a file, which stays the same file with its owner and mode: it may be a mount. What it held is
+/// kept as `<name>.old1`, `<name>.old2`, ...
+pub(super) fn rewrite(path: &Path, text: &str) -> anyhow::Result<()> {
+    let at = || format!("cannot write {}", path.display());
+    std::fs::copy(path, free(path)?).with_context(at)?;
+    let mut file = OpenOptions::new().write(true).truncate(true).open(path).with_context(at)?;
     file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(at)
 }
 

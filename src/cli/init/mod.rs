@@ -13,7 +13,7 @@ mod whatsapp;
 use super::group;
 use super::mcp::Program;
 use super::{Exit, FAILED, USAGE, say, stop_on_signals};
-use crate::host::settings::Settings;
+use crate::host::settings::{Settings, data_folder};
 use crate::host::store::{StoreError, hold, noted_settings};
 use crate::ipc::default_data_dir;
 use anyhow::Context as _;
@@ -51,6 +51,9 @@ pub(super) struct Init {
     /// The program that it is, to print what it needs.
     #[arg(long, value_name = "PROGRAM")]
     program: Option<Program>,
+    /// Where the host has the data folder, if askd itself runs in a container.
+    #[arg(long, value_name = "DIR")]
+    on_host: Option<PathBuf>,
     #[command(flatten)]
     slack: slack::SlackFlags,
     #[command(flatten)]
@@ -98,10 +101,13 @@ impl Init {
             self.add_group(&form, &mut plan, &group, &asked)?;
         }
         let settings = plan.write()?;
-        self.connect(&form, &settings, &group)?;
+        // As the agent's host has it.
+        let data = self.on_host.as_ref().unwrap_or(&settings.data_dir);
+        let folder = data.join("ipc").join(group.as_str());
+        self.connect(&form, &settings, &group, &folder)?;
         if !self.no_question {
             let whatsapp = settings.group(&group).is_some_and(whatsapp::comes_first);
-            first_question(&form, &settings, &group, &asked, whatsapp)?;
+            first_question(&form, &settings, (&group, &folder), &asked, whatsapp)?;
         }
         say(&next_step(&settings, &before, &plan)?)?;
         Ok(())
@@ -129,7 +135,7 @@ impl Init {
             ..Field::default()
         };
         form.ask(field, self.data_dir.as_deref(), |text| {
-            let dir = std::path::absolute(text).map_err(|error| error.to_string())?;
+            let dir = data_folder(text)?;
             std::fs::create_dir_all(&dir).map_err(|error| format!("cannot create {}: {error}", dir.display()))?;
             Ok(format!("# Its records and the folders that it shares with agents.\ndata_dir = {}\n", quoted(&dir)))
         })
@@ -153,15 +159,14 @@ impl Init {
     }
 
     /// Makes the agent's folders, and prints what connects it.
-    fn connect(&self, form: &Form, settings: &Settings, group: &Group) -> Result<(), Exit> {
+    fn connect(&self, form: &Form, settings: &Settings, group: &Group, folder: &Path) -> Result<(), Exit> {
         let gid = group::make(settings, group)?;
-        let folder = settings.ipc_dir().join(group.as_str());
         let places = [("here", "on this computer"), ("docker", "in a container")];
         let question = format!("Where does {group} run?");
         let place = Field { flag: "--agent", question: &question, usual: Some("here"), ..Field::default() };
         let in_container = form.choose(place, self.agent.as_deref(), &places)? == "docker";
         if in_container {
-            say(&group::for_docker(group, &folder, gid))?;
+            say(&group::for_docker(group, folder, gid))?;
         }
         let programs = Program::value_variants();
         let names: Vec<String> =
@@ -176,9 +181,9 @@ impl Init {
             program = programs.iter().zip(&names).find(|(_, known)| **known == name).map(|(program, _)| *program);
         }
         // In a container its folder is where `askd mcp` looks.
-        let ipc = (!in_container).then_some(&*folder);
+        let ipc = (!in_container).then_some(folder);
         if let Some(program) = program {
-            let (place, text) = program.settings(ipc);
+            let (place, text) = program.settings(ipc, in_container || self.on_host.is_some());
             say(&format!("\nTo connect {group}, {place}:\n\n{text}\n"))?;
         } else {
             let ipc = ipc.map(|ipc| format!(" --ipc {}", ipc.display())).unwrap_or_default();
@@ -192,7 +197,7 @@ impl Init {
 fn first_question(
     form: &Form,
     settings: &Settings,
-    group: &Group,
+    (group, folder): (&Group, &Path),
     asked: &Asked<'_>,
     whatsapp: bool,
 ) -> Result<(), Exit> {
@@ -209,7 +214,7 @@ fn first_question(
         Some(by) => say(&format!("Answered by {by}."))?,
         None => say(&format!(
             "A daemon runs on this data folder. After the next step, ask: askd ask --ipc {} \"Can you read this?\" --confirm",
-            settings.ipc_dir().join(group.as_str()).display()
+            folder.display()
         ))?,
     }
     Ok(())

@@ -3,7 +3,7 @@
 use super::asking::{Asked, Question};
 use super::files;
 use super::form::{Field, Form};
-use super::plan::Plan;
+use super::plan::{Plan, Section};
 use super::{is_served, quoted};
 use crate::cli::{Exit, FAILED, say};
 use crate::clock::Clock;
@@ -41,8 +41,11 @@ impl SlackFlags {
     /// Sets the app up if it is not, and returns the group's route.
     pub(super) fn route(&self, form: &Form, plan: &mut Plan, group: &Group, asked: &Asked<'_>) -> Result<String, Exit> {
         if plan.settings()?.slack.is_none() {
-            let section = self.app(form, plan, asked)?;
-            plan.add(&section);
+            plan.takes("slack")?;
+            let keys = self.app(form, plan, asked)?;
+            let comment =
+                "# The bot that posts the cards, and the token with which askd hears of clicks (Socket Mode).\n";
+            plan.set(&Section { name: "slack", comment, keys: &keys })?;
         }
         let visit = visit(&plan.settings()?).map_err(|why| Exit::new(FAILED, why))?;
         let channel = Field {
@@ -96,8 +99,9 @@ impl SlackFlags {
         }
     }
 
-    /// The tokens, each tried as soon as it is there, and the section that names their files.
-    fn app(&self, form: &Form, plan: &Plan, asked: &Asked<'_>) -> Result<String, Exit> {
+    /// The tokens, each tried as soon as it is there, and the keys that name their files.
+    fn app(&self, form: &Form, plan: &Plan, asked: &Asked<'_>) -> Result<[(&'static str, String); 2], Exit> {
+        let typed = |text: &str| format!("{text:?}");
         let manifest = plan.beside("slack-manifest.yaml");
         files::put(&manifest, MANIFEST, 0o644)?;
         if form.is_terminal() {
@@ -106,26 +110,21 @@ impl SlackFlags {
         let field = |flag, question| Field { flag, question, secret: true, ..Field::default() };
         let bot = field("--slack-bot-token", "Bot User OAuth Token (xoxb-...; not shown)");
         let bot = form.ask(bot, self.slack_bot_token.as_deref(), |token| {
-            let settings = plan.with(&format!("\n[slack]\nbot_token = {token:?}\nsigning_secret = \"-\"\n"))?;
+            let settings = plan.trying("slack", &[("bot_token", typed(token)), ("signing_secret", typed("-"))])?;
             let who = asked.runtime.block_on(visit(&settings)?.who())?;
             say(&format!("Slack knows it: {who}.")).map_err(|error| error.to_string())?;
             Ok(token.to_owned())
         })?;
         let app = field("--slack-app-token", "App-level token (xapp-...; not shown)");
         let app = form.ask(app, self.slack_app_token.as_deref(), |token| {
-            let settings = plan.with(&format!("\n[slack]\nbot_token = {bot:?}\napp_token = {token:?}\n"))?;
+            let settings = plan.trying("slack", &[("bot_token", typed(&bot)), ("app_token", typed(token))])?;
             asked.runtime.block_on(visit(&settings)?.connects())?;
             say("Socket Mode connects.").map_err(|error| error.to_string())?;
             Ok(token.to_owned())
         })?;
         let bot = files::secret(&plan.secrets(), "slack_bot_token", &bot)?;
         let app = files::secret(&plan.secrets(), "slack_app_token", &app)?;
-        Ok(format!(
-            "\n[slack]\n# The bot that posts the cards, and the token with which askd hears of clicks (Socket Mode).\n\
-             bot_token_file = {}\napp_token_file = {}\n",
-            quoted(&bot),
-            quoted(&app)
-        ))
+        Ok([("bot_token_file", quoted(&bot)), ("app_token_file", quoted(&app))])
     }
 }
 

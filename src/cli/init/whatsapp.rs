@@ -2,10 +2,10 @@
 
 use super::files;
 use super::form::{Field, Form};
-use super::plan::Plan;
+use super::plan::{Plan, Section};
 use super::quoted;
 use crate::cli::{Exit, say};
-use crate::host::settings::{GroupSettings, Settings};
+use crate::host::settings::{GroupSettings, Settings, SlackSettings};
 use crate::random;
 use askd_core::ChannelName;
 use clap::Args;
@@ -35,8 +35,17 @@ impl WhatsappFlags {
     /// Sets the number up if it is not, and returns the group's route.
     pub(super) fn route(&self, form: &Form, plan: &mut Plan) -> Result<String, Exit> {
         if plan.settings()?.whatsapp.is_none() {
-            let section = self.number(form, plan)?;
-            plan.add(&section);
+            plan.takes("whatsapp")?;
+            let keys = self.number(form, plan)?;
+            // An address of its own for webhooks would take those of Slack away from the one that they come to.
+            let webhooks = plan.settings()?.slack.as_ref().and_then(SlackSettings::signing_secrets).is_some();
+            if !plan.has("http") && !webhooks {
+                let comment = "# Only Meta's webhooks are served there: publish this address, and not the inbox.\n";
+                let keys = [("webhook_listen", format!("{WEBHOOKS:?}"))];
+                plan.set(&Section { name: "http", comment, keys: &keys })?;
+            }
+            let comment = "# The number that writes, the token that may write, and how webhooks are verified.\n";
+            plan.set(&Section { name: "whatsapp", comment, keys: &keys })?;
         }
         let field = Field {
             flag: "--whatsapp-person",
@@ -49,7 +58,7 @@ impl WhatsappFlags {
         })
     }
 
-    fn number(&self, form: &Form, plan: &Plan) -> Result<String, Exit> {
+    fn number(&self, form: &Form, plan: &Plan) -> Result<Vec<(&'static str, String)>, Exit> {
         let field = |flag, question, secret| Field { flag, question, secret, ..Field::default() };
         let some = |text: &str| if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(text.to_owned()) };
         let id = field("--whatsapp-number-id", "Phone number ID (WhatsApp > API Setup)", false);
@@ -66,26 +75,15 @@ impl WhatsappFlags {
         let secret = field("--whatsapp-app-secret", "App secret (App settings > Basic; not shown)", true);
         let secret = form.ask(secret, self.whatsapp_app_secret.as_deref(), some)?;
         let files = [
-            ("whatsapp_access_token", token),
-            ("whatsapp_app_secret", secret),
-            ("whatsapp_verify_token", random::unique()),
+            ("access_token_file", "whatsapp_access_token", token),
+            ("app_secret_file", "whatsapp_app_secret", secret),
+            ("verify_token_file", "whatsapp_verify_token", random::unique()),
         ];
-        let mut paths = Vec::new();
-        for (name, text) in files {
-            paths.push(quoted(&files::secret(&plan.secrets(), name, &text)?));
+        let mut keys = vec![("phone_number_id", format!("{id:?}"))];
+        for (key, name, text) in files {
+            keys.push((key, quoted(&files::secret(&plan.secrets(), name, &text)?)));
         }
-        let http = if plan.is_new() {
-            format!(
-                "\n[http]\n# Only Meta's webhooks are served there: publish this address, and not the inbox.\nwebhook_listen = \"{WEBHOOKS}\"\n"
-            )
-        } else {
-            String::new()
-        };
-        let [access, app, verify] = &paths[..] else { return Ok(String::new()) };
-        Ok(format!(
-            "{http}\n[whatsapp]\n# The number that writes, the token that may write, and how webhooks are verified.\n\
-             phone_number_id = \"{id}\"\naccess_token_file = {access}\napp_secret_file = {app}\nverify_token_file = {verify}\n"
-        ))
+        Ok(keys)
     }
 }
 

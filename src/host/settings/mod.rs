@@ -22,7 +22,7 @@ pub use people::{PersonSettings, PushSettings, WebSettings};
 pub use postgres::PostgresSettings;
 pub use session::Means;
 pub use slack::{SlackSettings, SlackTransport, slack_id};
-pub use values::Secrets;
+pub use values::{Secrets, data_folder};
 pub use webhook::Webhook;
 pub use whatsapp::WhatsappSettings;
 

@@ -23,16 +23,18 @@ pub(super) type Table = config::Map<String, config::Value>;
 pub(super) const ANY: u64 = u64::MAX;
 
 pub(super) fn data_dir<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
-    let text = String::deserialize(from)?;
+    data_folder(&String::deserialize(from)?).map_err(D::Error::custom)
+}
+
+/// The data folder that a text names; an empty one names the usual folder.
+pub fn data_folder(text: &str) -> Result<PathBuf, String> {
     if text.is_empty() {
-        return default_data_dir(|name| std::env::var(name).ok()).map_err(D::Error::custom);
+        return default_data_dir(|name| std::env::var(name).ok()).map_err(|error| error.to_string());
     }
     if text.starts_with('~') {
-        return Err(D::Error::custom(format!(
-            "{text:?}: only a shell expands ~; write the full path, such as /home/ann/askd"
-        )));
+        return Err(format!("{text:?}: only a shell expands ~; write the full path, such as /home/ann/askd"));
     }
-    std::path::absolute(text).map_err(D::Error::custom)
+    std::path::absolute(text).map_err(|error| error.to_string())
 }
 
 pub(super) fn dir_mode<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {

@@ -222,6 +222,55 @@ fn what_the_operations_guide_backs_up_is_restored_by_its_commands() {
     assert_eq!(world.call("GET", "/asks?state=settled", None).1["total"], 4);
 }
 
+/// With the commands of the guide to the letter. Nothing outside hears of it: no push service, no agent, and the daemon that
+/// goes on keeps its addresses.
+#[test]
+fn an_upgrade_is_rehearsed_on_a_copy_by_the_commands_of_the_guide() {
+    let guide = document("docs/operations.md");
+    let section = guide.split("\n## Upgrade and downgrade\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let commands = blocks(section, "sh").concat();
+    let [serve, list] = commands.lines().collect::<Vec<_>>()[..] else { panic!("two commands: {commands}") };
+    let mut world = World::empty()
+        .in_files()
+        .with_binary()
+        .config("[web]\ntoken = \"of-the-settings-0123456789-0123456789\"\n[groups.g]\n");
+    world.start();
+    let bearer = "authorization: Bearer of-the-settings-0123456789-0123456789\r\ncontent-type: application/json\r\n";
+    assert_eq!(world.raw("POST", "/api/v1/tokens", bearer, "{\"group\": \"g\"}").0, 201);
+    world.group("g").ask_framework("r1");
+    let stored = || (names(&world.state().join("pending_questions/g")).len() == 1).then_some(());
+    within(SOON, "the question", stored);
+    assert!(world.terminate().success());
+    let copy = world.dir.path().join("copy");
+    fs::create_dir(&copy).unwrap();
+    let copied = Command::new("cp").arg("-a").arg(world.state()).arg(copy.join("state")).status().unwrap();
+    assert!(copied.success());
+    let port = crate::ports::free_port();
+    let command = |line: &str| {
+        let line = line.split("  #").next().unwrap().replace("/tmp/copy", copy.to_str().unwrap());
+        let line = line.replace("8585", &port.to_string()).replace("askd ", &format!("{} ", crate::harness::ASKD));
+        let mut command = crate::daemon::without_environment("sh".as_ref());
+        command.args(["-c", &format!("exec env {line}")]);
+        command
+    };
+    let log = copy.join("log");
+    let mut daemon = command(serve).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
+    let listed = || {
+        let done = command(list).output().unwrap();
+        done.status.success().then(|| String::from_utf8(done.stdout).unwrap())
+    };
+    let told = within(SOON, "the copy to be read", || listed().filter(|told| told.contains("Which framework?")));
+    let kept = fs::read_to_string(copy.join("state/web_token")).unwrap();
+    let bearer = format!("host: 127.0.0.1:{port}\r\nauthorization: Bearer {}\r\n", kept.trim());
+    let request = format!("GET /api/v1/me HTTP/1.1\r\n{bearer}connection: close\r\n\r\n");
+    let (_, me) = crate::harness::exchange(([127, 0, 0, 1], port).into(), request.as_bytes());
+    let log = fs::read_to_string(log).unwrap();
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    assert!(me.contains("\"push_key\":null"), "it would call push services: {me}");
+    assert!(log.contains("agents can ask over HTTP") && !log.contains("8486"), "{told}{log}");
+}
+
 #[test]
 fn the_text_for_an_agents_instructions_names_every_outcome() {
     let texts = blocks(&document("docs/agents.md"), "text");

@@ -236,6 +236,13 @@ async fn each_breakage_turns_the_check_red_that_names_its_cause_and_its_fix_turn
         }
     }
     assert_eq!(doctor(&world, "").await.0, [], "all is undone");
+    // What it says of itself is the cause, and nothing is in the folder's place that a fix could remove.
+    let folder = world.data().join("ipc/research");
+    std::fs::rename(&folder, world.dir.path().join("research")).unwrap();
+    let (faults, text) = doctor(&world, "").await;
+    let told = faults.iter().all(|(fault, _)| fault == "status") && !text.contains("remove what is there");
+    assert!(told && text.contains("\"check\": \"group research\""), "{faults:?}\n{text}");
+    std::fs::rename(world.dir.path().join("research"), &folder).unwrap();
     let address = world.address();
     assert_eq!(world.stop().await, Some(0));
     let (faults, text) = doctor(&world, "").await;

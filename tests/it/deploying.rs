@@ -63,6 +63,35 @@ fn pods_of_agents_call_a_name_that_the_daemons_know() {
     }
 }
 
+/// A person has dismissed the question, or nobody has answered it: asked again, it would come back to them. The pod that comes in
+/// the place of one that was lost joins its question.
+#[test]
+fn a_job_asks_no_question_again_whose_outcome_it_has() {
+    let manifest = fs::read_to_string(shipped("deploy/examples/pod.yaml")).unwrap();
+    let help = String::from_utf8(askd().args(["ask", "--help"]).output().unwrap().stdout).unwrap();
+    let codes = "0 answered, 2 usage, 3 cancelled, 4 timeout, 5 undeliverable, 6 blocked or rejected, 1 anything else";
+    assert!(help.split_whitespace().collect::<Vec<_>>().join(" ").contains(codes), "{help}");
+    for line in [
+        "kind: Job",
+        "restartPolicy: Never",
+        "- action: FailJob",
+        "onExitCodes: {containerName: agent, operator: In, values: [2, 3, 4, 5, 6]}",
+        "valueFrom: {fieldRef: {fieldPath: \"metadata.labels['batch.kubernetes.io/controller-uid']\"}}",
+    ] {
+        assert!(manifest.lines().any(|known| known.trim() == line), "{line}");
+    }
+}
+
+/// Its example settings hand files to a group.
+#[test]
+fn askd_is_in_the_group_of_the_example_settings_wherever_compose_starts_it() {
+    for file in ["deploy/compose.yaml", "deploy/compose.cluster.yaml"] {
+        let text = fs::read_to_string(shipped(file)).unwrap();
+        assert!(text.contains("../config/example.toml") && text.contains("group_add: [\"1500\"]"), "{file}");
+        assert!(!text.contains("`askd check"), "the host has no /run/secrets: {file}");
+    }
+}
+
 /// Docker makes a folder in the place of a file that it is to mount and that is not there.
 #[test]
 fn the_commands_for_several_daemons_make_each_file_before_it_is_mounted() {

@@ -30,7 +30,7 @@ const CLOSED: &str = "standard output is closed; no briefing was taken";
 /// Exit codes: 0 printed or none there, 2 usage, 1 anything else.
 #[derive(Debug, Args)]
 #[command(after_help = "Example (an agent's entry point):\n  \
-                  briefing=$(askd briefing --take)\n  exec my-agent \"${briefing:-Begin with the first task.}\"")]
+                  briefing=$(askd briefing --take) || exit 1\n  exec my-agent \"${briefing:-Begin with the first task.}\"")]
 pub(super) struct BriefingCommand {
     /// Delete the briefings once they are printed.
     #[arg(long)]

@@ -313,10 +313,40 @@ fn every_command_explains_itself_with_an_example() {
         let help = askd().args([command, "--help"]).output().unwrap();
         let text = String::from_utf8(help.stdout).unwrap();
         assert!(help.status.success() && text.contains("Example") && text.contains("askd "), "{command}: {text}");
+        if command == "briefing" {
+            assert!(text.contains("askd briefing --take) || exit 1\n"), "as in docs/agents.md: {text}");
+        }
         // What is said at length is said.
         let codes = matches!(command, "ask" | "briefing" | "check" | "doctor" | "forget" | "serve" | "status");
         assert!(text.contains("Exit codes") == codes, "{command}: {text}");
     }
+}
+
+/// The guides' links to a part of a guide lead to a heading.
+#[test]
+fn links_within_the_guides_lead_to_a_heading() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let guides: Vec<String> = names(&folder).into_iter().filter(|name| name.ends_with(".md")).collect();
+    let anchor = |heading: &str| -> String {
+        let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    let mut wrong = Vec::new();
+    for guide in &guides {
+        for link in document(&format!("docs/{guide}")).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let Some((file, part)) = link.split_once('#') else { continue };
+            let file = if file.is_empty() { guide } else { file };
+            if link.contains("//") || !guides.iter().any(|known| known == file) {
+                continue;
+            }
+            let text = document(&format!("docs/{file}"));
+            let mut headings = text.lines().filter(|line| line.starts_with('#'));
+            if !headings.any(|line| anchor(line.trim_start_matches('#').trim()) == part) {
+                wrong.push(format!("{guide}: {link}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
 }
 
 #[test]

@@ -72,8 +72,8 @@ fn slack(slack: &SlackSettings) -> (String, &str, Option<&str>) {
     (format!("{slack:?}"), expose(&slack.bot_token), app_token)
 }
 
-fn postgres(postgres: &PostgresSettings) -> (&str, Option<&str>) {
-    (&postgres.node, postgres.url.as_ref().map(expose))
+fn postgres(postgres: &PostgresSettings) -> (&str, [Option<&str>; 2]) {
+    (&postgres.node, [&postgres.url, &postgres.listen_url].map(|url| url.as_ref().map(expose)))
 }
 
 fn web(web: &WebSettings) -> (String, Vec<&str>) {
@@ -112,6 +112,8 @@ mod tests {
             ]
         );
         assert_eq!(changes.after_restart, ["[slack]", "[log]"]);
+        let postgres = |listen: &str| of(&format!("[postgres]\nlisten_url = \"postgres://{listen}@h/d\"\n"));
+        assert_eq!(postgres("a").changes(&postgres("b")).after_restart, ["[postgres]"]);
         assert_eq!(before.changes(&before), Changes::default());
     }
 }

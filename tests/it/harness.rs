@@ -657,7 +657,11 @@ impl World {
     /// Waits until nothing is pending any more.
     pub(crate) fn all_done(&self, group: &str) {
         let pending = format!("pending_questions/{group}");
-        within(SOON, "pending files to be gone", || self.state_files(&pending).is_empty().then_some(()));
+        let is_done = || match &self.database {
+            Some(_) => self.records_of("pending_questions", group).is_empty(),
+            None => self.state_files(&pending).is_empty(),
+        };
+        within(SOON, "nothing to be pending", || is_done().then_some(()));
     }
 }
 

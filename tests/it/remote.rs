@@ -144,7 +144,7 @@ impl Agent {
     }
 
     /// The same agent in another process.
-    fn other(&self) -> Self {
+    pub(crate) fn other(&self) -> Self {
         Self { process: "p2", ..self.clone() }
     }
 }

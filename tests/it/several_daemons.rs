@@ -536,6 +536,52 @@ async fn the_database_loses_a_card(sabotage: Option<(&'static str, bool)>) {
     assert_eq!(cluster.slack.messages(CHANNEL).len(), 1, "one card");
 }
 
+/// An outcome that was sent to one process of an agent is for a while sent to no other one, whichever daemons they ask.
+async fn of_two_takers_at_two_daemons_one_is_sent_the_outcome(sabotage: Option<(&str, bool)>) {
+    let Some(cluster) = Cluster::with(2, "", sabotage).await else {
+        assert!(sabotage.is_none(), "nobody to notice it without a server");
+        return;
+    };
+    let first = cluster.agent(0, "inbox");
+    let second = cluster.at(1, &first).other();
+    for round in 0..10 {
+        let (request, both) = (format!("r{round}"), Barrier::new(2));
+        assert_eq!(meanwhile(|| first.ask(&request, &format!("Deploy {round}?"))).0, 201);
+        meanwhile(|| cluster.hosts[1].answer(&request, "yes"));
+        let fetch = |agent: &Agent| {
+            both.wait();
+            // A daemon may not know of the answer yet.
+            let call = || Some(agent.call("GET", &format!("/asks/{request}"), "").0).filter(|status| *status != 202);
+            within(SOON, "the outcome", call)
+        };
+        let [one, other] = meanwhile(|| {
+            thread::scope(|scope| {
+                let calls = [&first, &second].map(|agent| scope.spawn(|| fetch(agent)));
+                calls.map(|call| call.join().unwrap())
+            })
+        });
+        assert!(matches!((one, other), (200, 409) | (409, 200)), "{one} and {other}");
+        let [winner, loser] = if one == 200 { [&first, &second] } else { [&second, &first] };
+        assert_eq!(meanwhile(|| loser.taken(&request)), 410);
+        // Its next call may come to the other daemon.
+        assert_eq!(meanwhile(|| Agent { at: loser.at, ..winner.clone() }.taken(&request)), 204);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outcome_is_sent_to_one_taker_at_all_daemons() {
+    of_two_takers_at_two_daemons_one_is_sent_the_outcome(None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holds_that_each_daemon_keeps_for_itself_are_noticed() {
+    if Database::found().is_none() {
+        return;
+    }
+    let noticed = is_noticed(of_two_takers_at_two_daemons_one_is_sent_the_outcome(Some(("ownholds", false))));
+    assert!(noticed, "ownholds: nobody noticed");
+}
+
 /// The agent has gone, and so has the daemon that it asked: what was answered is kept for its next start, wherever that asks.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_briefing_is_handed_out_by_every_daemon() {
@@ -554,12 +600,22 @@ async fn a_briefing_is_handed_out_by_every_daemon() {
     };
     let briefing = meanwhile(|| within(Duration::from_secs(120), "the briefing", || briefed(&next)));
     assert!(briefing["text"].as_str().unwrap().contains("The user answered: \"yes\""), "{briefing}");
+    // While one process prints it, no other one gets it, at no daemon and in no way.
+    let path = format!("/briefings/{}/taken", briefing["ask_id"].as_str().unwrap());
+    let take = |agent: &Agent| meanwhile(|| agent.call("GET", "/briefings?take=true", "").0);
+    meanwhile(|| within(SOON, "the briefing at the other daemon", || briefed(&agent)));
+    assert_eq!((take(&next), take(&agent)), (200, 409));
+    assert_eq!(meanwhile(|| agent.call("POST", &path, "").0), 410);
+    assert_eq!(meanwhile(|| agent.call("GET", "/asks/r1", "").0), 409);
+    assert_eq!(meanwhile(|| agent.call("DELETE", &path, "").0), 204, "it puts back nothing of another's");
+    assert_eq!(take(&agent), 409);
+    assert_eq!(meanwhile(|| next.call("DELETE", &path, "").0), 204);
+    assert_eq!(take(&agent), 200);
     let file = cluster.woken.path().join("briefing");
     let told = || std::fs::read_to_string(&file).ok().filter(|told| told.contains("The user answered: \\\"no\\\""));
     meanwhile(|| within(SOON, "the agent to be started with its briefing", told));
     cluster.hosts[0].world.kill();
     meanwhile(|| within(SOON, "the briefing at the other daemon", || briefed(&agent)));
-    let path = format!("/briefings/{}/taken", briefing["ask_id"].as_str().unwrap());
     assert_eq!(meanwhile(|| agent.call("POST", &path, "").0), 204);
     assert_eq!(meanwhile(|| agent.call("POST", &path, "").0), 410);
     assert_eq!(meanwhile(|| briefed(&agent)), None);

@@ -1,19 +1,23 @@
 //! Asking, waiting, taking and withdrawing over HTTP.
 
 use super::Agents;
+use super::Holds;
 use super::door::Caller;
 use crate::host::broker::{Failure, Submitted};
 use crate::host::channel::web::Problem;
 use crate::ipc::wire::{self, ResponseFile, StatusFile, response_for};
 use crate::random;
-use askd_core::{Ask, AskId, Carrier, DeliveryState, Event, Relation, RequestId, Waiter, WaiterEvent, wording};
+use askd_core::{Ask, AskId, Carrier, DeliveryState, Event, Group, Relation, RequestId, Waiter, WaiterEvent, wording};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Extension, Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
+use std::fmt::Display;
+use std::hash::Hash;
 use std::pin::pin;
+use std::slice::from_ref;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast;
@@ -262,14 +266,14 @@ impl Agents {
             };
             match Now::of(&ask, waiter, caller, self) {
                 Now::Outcome(response) => {
-                    self.hold(caller, request_id)?;
+                    self.hold(caller, request_id).await?;
                     return Ok(Waited::Outcome(response));
                 }
                 Now::Gone(why) => return problem(StatusCode::GONE, "Not there any more", why),
                 Now::Briefed(event) => {
                     // While the agent is being started with it, nobody else gets it.
                     if let Some(_alone) = self.broker.hold_start(id).await {
-                        self.hold_briefing(caller, id)?;
+                        self.hold_briefing(caller, id).await?;
                         let before = Arc::clone(&ask);
                         ask = self.apply(id, event).await?;
                         if *ask != *before {
@@ -303,21 +307,36 @@ async fn change_of(changes: &mut broadcast::Receiver<AskId>, id: AskId) -> bool 
 }
 
 impl Agents {
+    /// Holds these for this taker, all or none; else returns for how long another one has one of them.
+    pub(super) async fn held<Id: Clone + Eq + Hash + Display>(
+        &self,
+        holds: &Holds<Id>,
+        caller: &Caller,
+        all: &[(Group, Id)],
+    ) -> Result<Option<Duration>, Problem> {
+        self.broker.hold_for(holds, &caller.taker, all).await.or_else(|error| {
+            tracing::warn!(%error, "what a caller is sent cannot be held for it");
+            unavailable("The database cannot be reached. Try again.")
+        })
+    }
+
     /// Holds an outcome for this taker, unless another one has been sent it within the last minute.
-    fn hold(&self, caller: &Caller, request_id: &RequestId) -> Result<(), Problem> {
-        let of = (caller.holder.group.clone(), request_id.clone());
+    async fn hold(&self, caller: &Caller, request_id: &RequestId) -> Result<(), Problem> {
+        let of = [(caller.holder.group.clone(), request_id.clone())];
         let detail = "Another taker was sent this outcome and may still say that it has it.";
-        let to_another = |left| Problem::new(StatusCode::CONFLICT, "Held for another", detail).retry_after(left);
-        self.holds.hold(&of, &caller.taker, self.ctx.clock().monotonic()).map_err(to_another)
+        self.held(&self.holds, caller, &of).await?.map_or(Ok(()), |left| to_another(detail, left))
     }
 
     /// The same of the briefing that it became.
-    fn hold_briefing(&self, caller: &Caller, id: AskId) -> Result<(), Problem> {
-        let of = (caller.holder.group.clone(), id);
+    async fn hold_briefing(&self, caller: &Caller, id: AskId) -> Result<(), Problem> {
+        let of = [(caller.holder.group.clone(), id)];
         let detail = "It became a briefing. Another taker was sent the briefing and may still say that it has it.";
-        let to_another = |left| Problem::new(StatusCode::CONFLICT, "Held for another", detail).retry_after(left);
-        self.broker.briefed().hold(&of, &caller.taker, self.ctx.clock().monotonic()).map_err(to_another)
+        self.held(self.broker.briefed(), caller, &of).await?.map_or(Ok(()), |left| to_another(detail, left))
     }
+}
+
+fn to_another(detail: &str, left: Duration) -> Result<(), Problem> {
+    Err(Problem::new(StatusCode::CONFLICT, "Held for another", detail).retry_after(left))
 }
 
 /// The outcome has reached its taker.
@@ -328,17 +347,20 @@ pub(super) async fn taken(
 ) -> Result<StatusCode, Problem> {
     let (ask, request_id) = agents.find(&caller, &request_id).await?;
     let of = (caller.holder.group.clone(), request_id.clone());
-    let anothers = agents.holds.is_anothers(&of, &caller.taker, agents.ctx.clock().monotonic());
+    let is_taken = ask.waiter(&request_id).is_some_and(|waiter| waiter.response.state() == DeliveryState::Taken);
+    // It is held on: another daemon may not know yet that it was taken.
+    let anothers = !is_taken && agents.held(&agents.holds, &caller, from_ref(&of)).await?.is_some();
     if anothers && !crate::sabotage::on("anytaker") {
         return problem(StatusCode::GONE, "Not yours", TAKEN);
     }
     let event = WaiterEvent::Collected { by: caller.taker.clone() };
     let ask = agents.apply(ask.id, event.of(request_id.clone())).await?;
-    let waiter = ask.waiter(&request_id);
-    match waiter.map(|waiter| (waiter.response.state(), &waiter.carrier)) {
-        Some((DeliveryState::Taken, Carrier::Http { taken_by: Some(by) })) if *by == caller.taker => {
-            Ok(StatusCode::NO_CONTENT)
-        }
+    let waiter = ask.waiter(&request_id).map(|waiter| (waiter.response.state(), &waiter.carrier));
+    if matches!(waiter, Some((DeliveryState::Taken, Carrier::Http { taken_by: Some(by) })) if *by == caller.taker) {
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    agents.broker.release(&agents.holds, &caller.taker, &of).await;
+    match waiter {
         Some((DeliveryState::Taken, _)) => problem(StatusCode::GONE, "Not yours", TAKEN),
         Some((DeliveryState::TakingBack | DeliveryState::TakenBack { .. }, _)) => {
             let detail = "It became a briefing meanwhile. GET it again: it comes back unless the briefing was read.";

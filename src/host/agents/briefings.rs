@@ -31,21 +31,10 @@ const SOON: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Agents {
-    /// Holds these briefings for a caller, all or none.
-    fn hold_briefings(&self, caller: &Caller, ids: impl Iterator<Item = AskId>) -> Result<(), Problem> {
-        let mut held = Vec::new();
-        for id in ids {
-            let of = (caller.holder.group.clone(), id);
-            if self.broker.briefed().hold(&of, &caller.taker, self.ctx.clock().monotonic()).is_err() {
-                for of in &held {
-                    self.broker.briefed().release(of, &caller.taker);
-                }
-                let detail = "Another taker was sent these briefings and may still say that it has them.";
-                return Err(Problem::new(StatusCode::CONFLICT, "Held for another", detail).retry_after(SOON));
-            }
-            held.push(of);
-        }
-        Ok(())
+    /// Holds these briefings for a caller, all or none; `false` if another one has one of them.
+    async fn hold_briefings(&self, caller: &Caller, ids: impl Iterator<Item = AskId>) -> Result<bool, Problem> {
+        let all: Vec<_> = ids.map(|id| (caller.holder.group.clone(), id)).collect();
+        Ok(self.held(self.broker.briefed(), caller, &all).await?.is_none())
     }
 
     /// Works in the group's folder, where the disk may hang: on one thread for the group, and at most for [`PATIENCE`]. A
@@ -125,7 +114,10 @@ pub(super) async fn list(
         agents.in_briefings(group, read).await?
     };
     if take {
-        agents.hold_briefings(&caller, briefings.iter().map(|(id, _)| *id))?;
+        if !agents.hold_briefings(&caller, briefings.iter().map(|(id, _)| *id)).await? {
+            let detail = "Another taker was sent these briefings and may still say that it has them.";
+            return Err(Problem::new(StatusCode::CONFLICT, "Held for another", detail).retry_after(SOON));
+        }
     }
     let told = briefings.into_iter().map(|(id, BriefingFile { text, session_id, result })| {
         json!({"ask_id": id.to_string(), "text": text, "session_id": session_id, "result": result})
@@ -143,7 +135,7 @@ pub(super) async fn taken(
     let id: AskId = ask_id.parse().map_err(|_| gone())?;
     let group = &caller.holder.group;
     // It is held on: who has read the list before would take it for one that is there.
-    if agents.broker.briefed().hold(&(group.clone(), id), &caller.taker, agents.ctx.clock().monotonic()).is_err() {
+    if !agents.hold_briefings(&caller, [id].into_iter()).await? {
         return Err(Problem::new(StatusCode::GONE, "Not yours", "Another taker has it."));
     }
     let taken = if agents.broker.keeps_briefings(group) {
@@ -161,6 +153,6 @@ pub(super) async fn put_back(
     Extension(caller): Extension<Caller>,
     Path(ask_id): Path<AskId>,
 ) -> StatusCode {
-    agents.broker.briefed().release(&(caller.holder.group.clone(), ask_id), &caller.taker);
+    agents.broker.release(agents.broker.briefed(), &caller.taker, &(caller.holder.group.clone(), ask_id)).await;
     StatusCode::NO_CONTENT
 }

@@ -37,11 +37,11 @@ impl StartHold {
             return true;
         }
         let what = self.what();
-        let held = self.broker.in_store(move |shared| shared.hold(&what, None, STARTING)).await;
+        let held = self.broker.in_store(move |shared| shared.hold(&what, STARTING)).await;
         if let Err(error) = &held {
             tracing::warn!(ask = %self.id, %error, "cannot find out whether another daemon starts an agent");
         }
-        self.everywhere = matches!(held, Ok(None));
+        self.everywhere = matches!(held, Ok(true));
         self.everywhere
     }
 

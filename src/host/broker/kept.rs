@@ -45,12 +45,12 @@ impl Broker {
     pub(super) fn give_back(&self, group: &Group, id: AskId) {
         // No agent is started with it meanwhile, and nobody is sent the briefing over HTTP.
         let Some(mut alone) = self.hold_start_here(id) else { return };
-        let of = (group.clone(), id);
-        if self.0.briefed.hold(&of, BACK, self.clock().monotonic()).is_err() {
-            return;
-        }
-        let broker = self.clone();
+        let (broker, of) = (self.clone(), (group.clone(), id));
         self.0.ctx.spawn(async move {
+            let held = broker.hold_for(&broker.0.briefed, BACK, std::slice::from_ref(&of)).await;
+            if !matches!(held, Ok(None)) {
+                return;
+            }
             let mut changes = broker.changes();
             // Else another daemon gives it to a call.
             let mut reclaims = alone.extend().await.then(|| Event::Requested(Relation::Reclaims(Vec::new())));
@@ -82,7 +82,7 @@ impl Broker {
                     break;
                 }
             }
-            broker.0.briefed.release(&of, BACK);
+            broker.release(&broker.0.briefed, BACK, &of).await;
             drop(alone);
         });
     }
@@ -129,12 +129,13 @@ impl Broker {
                 _ => return Some(Submitted::NotYet),
             }
         }
-        let of = (ask.group.clone(), id);
-        let taker = request.request_id.as_str();
-        if ask.follow_up().briefing.is_published() && self.0.briefed.hold(&of, taker, self.clock().monotonic()).is_err()
-        {
-            // It was just sent to somebody over HTTP.
-            return Some(Submitted::NotYet);
+        if ask.follow_up().briefing.is_published() {
+            let of = [(ask.group.clone(), id)];
+            let held = self.hold_for(&self.0.briefed, request.request_id.as_str(), &of).await;
+            if !matches!(held, Ok(None)) {
+                // It was just sent to somebody over HTTP, or that is not known.
+                return Some(Submitted::NotYet);
+            }
         }
         if !reclaim.is_empty() || !ask.is_free() {
             // Else two agents would act on one outcome.

@@ -5,11 +5,14 @@ use super::errands::Errand;
 use super::saves::{BURST, Promise};
 use super::{Broker, KeyedLock, RETRY};
 use crate::clock::{Clock, Moment};
+use crate::host::holds::Holds;
 use crate::host::store::{Owed, Sharing, StoreError, Stored, Webhook};
 use crate::sabotage::{gate, on};
 use askd_core::{Ask, AskId, Effect, Group, RequestId};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
+use std::fmt::Display;
+use std::hash::Hash;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -309,6 +312,41 @@ impl Broker {
         }
         let (group, request_id) = (group.clone(), request_id.clone());
         self.in_store(move |shared| shared.waits_for(&group, &request_id)).await
+    }
+
+    /// Holds these for a taker, all or none; else returns for how long another one has one of them. Where daemons share the records it
+    /// is one transaction there, so that of two takers at two daemons one is refused.
+    pub(in crate::host) async fn hold_for<Id: Clone + Eq + Hash + Display>(
+        &self,
+        holds: &Holds<Id>,
+        taker: &str,
+        all: &[(Group, Id)],
+    ) -> Result<Option<Duration>, StoreError> {
+        if !self.is_shared() || on("ownholds") {
+            return Ok(holds.hold(all, taker, self.clock().monotonic()).err());
+        }
+        let (taker, what) = (taker.to_owned(), all.iter().map(|of| holds.name(of)).collect::<Vec<_>>());
+        let now = self.clock().now();
+        let between = [now, now + holds.time()];
+        let anothers = self.in_store(move |shared| shared.hold_for(&taker, &what, between)).await?;
+        Ok(anothers.map(|until| until.since(now)))
+    }
+
+    /// It did not reach this taker: another one may have it at once. Done when the future is, at the latest.
+    pub(in crate::host) fn release<Id: Clone + Eq + Hash + Display>(
+        &self,
+        holds: &Holds<Id>,
+        taker: &str,
+        of: &(Group, Id),
+    ) -> impl Future<Output = ()> + Send + use<Id> {
+        holds.release(of, taker);
+        let (broker, taker, what) = (self.clone(), taker.to_owned(), holds.name(of));
+        async move {
+            let released = broker.in_store(move |shared| Sharing::release(shared, &what, Some(&taker))).await;
+            if let Err(error) = released {
+                tracing::debug!(%error, "another taker has to wait");
+            }
+        }
     }
 
     /// Keeps a verified webhook of a channel for the leader. It is on stable storage then.

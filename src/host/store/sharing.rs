@@ -120,11 +120,13 @@ pub trait Sharing: Pins {
     /// Whether a call of this request waits at another daemon.
     fn waits_for(&self, group: &Group, request_id: &RequestId) -> Result<bool, StoreError>;
 
-    /// Holds something for a taker at all daemons. `None` as the taker: for this daemon, as long as it lives. Returns for how long
-    /// another one has it.
-    fn hold(&self, what: &str, taker: Option<&str>, time: Duration) -> Result<Option<Duration>, StoreError>;
+    /// Holds something for this daemon, as long as it lives; `false` if another one has it.
+    fn hold(&self, what: &str, time: Duration) -> Result<bool, StoreError>;
 
-    /// It did not reach this taker: another one may have it at once.
+    /// Holds these for a taker at all daemons, all or none, from now until then. Returns until when another taker has one of them.
+    fn hold_for(&self, taker: &str, what: &[String], between: [Time; 2]) -> Result<Option<Time>, StoreError>;
+
+    /// It did not reach this taker, or this daemon needs it no longer: another one may have it at once.
     fn release(&self, what: &str, taker: Option<&str>) -> Result<(), StoreError>;
 }
 

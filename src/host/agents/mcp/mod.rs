@@ -284,7 +284,8 @@ impl Mcp {
 
     /// It has not: it is still owed, to whoever asks next.
     fn lost(&self, caller: &Caller, request_id: RequestId) {
-        self.agents.holds.release(&(caller.holder.group.clone(), request_id), &caller.taker);
+        let Agents { broker, holds, ctx, .. } = &self.agents;
+        ctx.finish(broker.release(holds, &caller.taker, &(caller.holder.group.clone(), request_id)));
     }
 
     /// The last event of a call was written, with this outcome.

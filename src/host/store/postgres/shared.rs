@@ -7,7 +7,7 @@ use super::lease::LEASE;
 use super::saving::Attempt;
 use super::{Cache, InPostgres, failed};
 use crate::host::store::{Along, Basis, LeftTo, News, Owed, Save, Sharing, StoreError, Wait, Webhook};
-use askd_core::{Ask, Effect, Group, RequestId};
+use askd_core::{Ask, Effect, Group, RequestId, Time};
 use sqlx::Row as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -223,19 +223,43 @@ impl Sharing for InPostgres {
         waits.map_err(failed("cannot read which calls wait"))
     }
 
-    fn hold(&self, what: &str, taker: Option<&str>, time: Duration) -> Result<Option<Duration>, StoreError> {
-        let (what, own) = (what.to_owned(), taker.is_none().then(|| self.shared.run.clone()));
-        let taker = taker.map_or_else(|| self.shared.run.clone(), str::to_owned);
+    fn hold(&self, what: &str, time: Duration) -> Result<bool, StoreError> {
+        let (what, run) = (what.to_owned(), self.shared.run.clone());
         let held: Work<Option<f64>> = Arc::new(move |connection| {
-            let (what, taker, own) = (what.clone(), taker.clone(), own.clone());
+            let (what, run) = (what.clone(), run.clone());
             Box::pin(async move {
-                let hold = scalar("select askd.take_hold($1, $2, $3, $4::uuid, $5)").bind(what).bind(taker);
-                let hold = hold.bind(time.as_secs_f64()).bind(own).bind(LEASE.as_secs_f64());
-                hold.fetch_one(connection).await
+                let hold = scalar("select askd.take_hold($1, $2, $3, $2::uuid, $4)").bind(what).bind(run);
+                hold.bind(time.as_secs_f64()).bind(LEASE.as_secs_f64()).fetch_one(connection).await
             })
         });
-        let held = self.shared.change(Durable::No, held).map_err(failed("cannot hold something for a taker"))?;
-        Ok(held.map(|left| Duration::try_from_secs_f64(left).unwrap_or_default()))
+        let held = self.shared.change(Durable::No, held);
+        held.map(|anothers| anothers.is_none()).map_err(failed("cannot hold something for this daemon"))
+    }
+
+    fn hold_for(&self, taker: &str, what: &[String], between: [Time; 2]) -> Result<Option<Time>, StoreError> {
+        let (taker, what, between) = (taker.to_owned(), what.to_vec(), between.map(Time::as_millis));
+        let held: Work<Option<Time>> = Arc::new(move |connection| {
+            let (taker, what, [now, until]) = (taker.clone(), what.clone(), between);
+            Box::pin(async move {
+                // In one order: two takers cannot wait for each other in a circle.
+                let hold = "insert into askd.holds as held (what, taker, until)
+                            select what, $1, to_timestamp($4 / 1000.0) from unnest($2::text[]) as new (what) order by what
+                            on conflict (what) do update set taker = excluded.taker, until = excluded.until, run = null
+                                where held.taker = excluded.taker or held.until <= to_timestamp($3 / 1000.0)";
+                let hold = query(hold).bind(&taker).bind(&what).bind(now).bind(until);
+                if usize::try_from(hold.execute(&mut *connection).await?.rows_affected()) == Ok(what.len()) {
+                    return Ok(None);
+                }
+                let anothers = "select max((extract(epoch from until) * 1000)::bigint) from askd.holds
+                                where what = any($1) and taker <> $2";
+                let anothers = scalar::<Option<i64>>(anothers).bind(&what).bind(&taker).fetch_one(&mut *connection);
+                let anothers = anothers.await?.unwrap_or(now);
+                let none = "delete from askd.holds where what = any($1) and taker = $2";
+                query(none).bind(what).bind(taker).execute(connection).await?;
+                Ok(Some(Time::from_millis(anothers)))
+            })
+        });
+        self.shared.change(Durable::No, held).map_err(failed("cannot hold something for a taker"))
     }
 
     fn release(&self, what: &str, taker: Option<&str>) -> Result<(), StoreError> {

@@ -145,8 +145,14 @@ impl Metrics {
         self.session_starts.get_or_create(&start_labels(kind, result)).inc();
     }
 
-    /// What a scrape gets.
-    pub fn text(&self, open: Gauges, uncollected: Gauges, channels_up: Gauges) -> Result<String, fmt::Error> {
+    /// What a scrape gets. `cluster`: whether this one of several daemons leads, and how many standbys their database has.
+    pub fn text(
+        &self,
+        open: Gauges,
+        uncollected: Gauges,
+        channels_up: Gauges,
+        cluster: Option<(bool, Gauges)>,
+    ) -> Result<String, fmt::Error> {
         for (channel, _) in &channels_up {
             for kind in Trouble::ALL.map(kind).into_iter().chain([NO_PROOF.to_owned()]) {
                 drop(self.post_errors.get_or_create(&error_labels(channel, kind)));
@@ -161,11 +167,18 @@ impl Metrics {
         all.register_with_unit("request_to_post", took, Unit::Seconds, self.request_to_post.clone());
         let took = "Time from an outcome to its response file";
         all.register_with_unit("answer_to_response", took, Unit::Seconds, self.answer_to_response.clone());
-        for (name, help, label, values) in [
+        let mut gauges = vec![
             ("asks_open", "Questions that are open", "group", open),
             ("asks_uncollected", "What people said and no agent has collected", "group", uncollected),
             ("channel_up", "1 if the channel is connected, else 0", "channel", channels_up),
-        ] {
+        ];
+        if let Some((leads, standbys)) = cluster {
+            let leader = Gauge::<i64>::default();
+            leader.set(i64::from(leads));
+            all.register("leads", "1 if this daemon surely leads, else 0", leader);
+            gauges.push(("standbys", "Standbys of the database's server", "sync_state", standbys));
+        }
+        for (name, help, label, values) in gauges {
             let gauges = Family::<[Label; 1], Gauge>::default();
             for (of, value) in values {
                 gauges.get_or_create(&[(label, of)]).set(value);

@@ -195,7 +195,8 @@ impl Status {
             let routes = settings.group(group).into_iter().flat_map(|settings| &settings.routes);
             routes.for_each(|route| metrics.expect(group, route.channel));
         }
-        metrics.text(of_groups(|tally| tally.open), of_groups(|tally| tally.uncollected), up.collect())
+        let (open, uncollected) = (of_groups(|tally| tally.open), of_groups(|tally| tally.uncollected));
+        metrics.text(open, uncollected, up.collect(), self.broker.cluster())
     }
 
     /// How far the daemon's time of day is off the database's, if that is too far.

@@ -144,6 +144,13 @@ pub(crate) fn joins(host: &mut Remote) {
     within(SOON, "the host to take calls", || (readyz(host).0 == 200).then_some(()));
 }
 
+/// Whether it says that it leads, for alarms.
+fn tells_that_it_leads(host: &Remote) -> bool {
+    let (_, text) = host.world.raw("GET", "/metrics", "", "");
+    assert!(text.contains("\naskd_leads 0\n") != text.contains("\naskd_leads 1\n"), "{text}");
+    text.contains("\naskd_leads 1\n")
+}
+
 fn leads_within(database: &Database, host: &Remote, node: &str, limit: Duration) {
     let since = Instant::now();
     let leads = "select node from askd.groups where until > now()";
@@ -162,8 +169,10 @@ fn when_a_host_dies_the_next_one_does_what_it_left() {
     let agent = first.agent("research");
     assert_eq!(agent.ask("r1", "Deploy?").0, 201);
     joins(&mut second);
+    assert!(tells_that_it_leads(&first) && !tells_that_it_leads(&second));
     first.world.kill();
     leads_within(&database, &second, "host-b", DEATH);
+    assert!(tells_that_it_leads(&second));
     // The token, the question and the inbox's token are known there, too.
     let agent = Agent { at: second.agents, ..agent };
     assert_eq!(agent.call("GET", "/asks/r1", "").0, 202);
@@ -241,6 +250,8 @@ fn the_doctor_looks_at_the_database() {
     within(SOON, "a standby", streams);
     let told = examined(&host.world);
     assert!(told.contains("a failover to one of 1 asynchronous standbys can lose acknowledged answers"), "{told}");
+    let counts = || host.world.raw("GET", "/metrics", "", "").1.contains("\naskd_standbys{sync_state=\"async\"} 1\n");
+    within(2 * SOON, "the metric to count it", || counts().then_some(()));
     // Its own user sees that there is one, and no more.
     let (settings, user) = (host.world.dir.path().join("askd.toml"), format!("{}_owner", database.name));
     database.query(&format!("create role {user} login; grant usage on schema askd to {user}; grant select on all tables in schema askd to {user}"));

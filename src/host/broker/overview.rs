@@ -85,6 +85,11 @@ impl Broker {
         &self.0.metrics
     }
 
+    /// Where daemons share the records: whether this one leads now, and how many standbys of the database's server have each `sync_state`.
+    pub fn cluster(&self) -> Option<(bool, Vec<(String, i64)>)> {
+        Some((self.0.store.is_ours(), self.0.store.shared()?.standbys()))
+    }
+
     fn look_over(&self) -> Overview {
         let Tallies { groups, mut uncollected, unfinished } = self.index().tallies();
         // Only now: every click waits while the index is held.

@@ -52,6 +52,9 @@ pub trait Pins: Debug + Send + Sync {
     /// Has a host serve the group's folder, unless another one does. Returns the one that does.
     fn pin(&self, group: &Group, host: &str) -> Result<Pin, StoreError>;
 
+    /// How many standbys of the database's server have each `sync_state`, as this daemon knew a few seconds ago; empty: it does not know.
+    fn standbys(&self) -> Vec<(String, i64)>;
+
     /// The groups whose folders this host serves without knowing what lies there, and since when.
     fn strange(&self) -> Vec<(Group, Time)>;
 

@@ -5,7 +5,7 @@ use super::lease::LEASE;
 use super::pins::silent_for;
 use crate::host::store::REPORTED;
 use askd_core::Time;
-use sqlx::Row as _;
+use sqlx::{PgConnection, Row as _};
 use std::sync::Arc;
 
 /// What was seen.
@@ -54,6 +54,21 @@ where
     }
 }
 
+/// The `sync_state` of a standby of which the user may not see that.
+const UNKNOWN: &str = "unknown";
+
+/// How many standbys of the server have each `sync_state`. A base backup that is being taken and a reader of logical changes are none.
+pub(super) async fn standbys(connection: &mut PgConnection) -> Result<Vec<(String, i64)>, sqlx::Error> {
+    let standbys = "select which, (
+                        select count(*) from pg_stat_replication as standby
+                        where coalesce(standby.sync_state, $1) = which and standby.state is distinct from 'backup'
+                            and standby.application_name is distinct from 'pg_basebackup' and not exists (select from pg_replication_slots as slot
+                                            where slot.active_pid = standby.pid and slot.slot_type = 'logical'))
+                    from unnest(array['sync', 'quorum', 'potential', 'async', $1]) as states (which)";
+    let rows = query(standbys).bind(UNKNOWN).fetch_all(connection).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
 async fn see(connections: &Connections) -> Result<Seen, Failed> {
     connections
         .read(
@@ -61,13 +76,10 @@ async fn see(connections: &Connections) -> Result<Seen, Failed> {
             Arc::new(|connection| {
                 Box::pin(async move {
                     let server = "select current_setting('server_version'), current_setting('fsync') = 'on',
-                                      (select count(*) from pg_stat_replication where sync_state = 'async'),
                                       to_regclass('askd.nodes') is not null, to_regclass('askd.hosts') is not null,
-                                      (extract(epoch from clock_timestamp()) * 1000)::bigint,
-                                      (select quote_ident(current_user) from pg_stat_replication
-                                       where sync_state is null limit 1)";
+                                      (extract(epoch from clock_timestamp()) * 1000)::bigint, quote_ident(current_user)";
                     let row = query(server).fetch_one(&mut *connection).await?;
-                    let (leads, nodes) = if row.try_get::<bool, _>(3)? {
+                    let (leads, nodes) = if row.try_get::<bool, _>(2)? {
                         let leads = "select node from askd.groups where until > now()";
                         let leads = scalar(leads).fetch_optional(&mut *connection).await?;
                         let nodes =
@@ -76,11 +88,15 @@ async fn see(connections: &Connections) -> Result<Seen, Failed> {
                     } else {
                         (None, Vec::new())
                     };
+                    let standbys = standbys(&mut *connection).await?;
+                    let count = |state| standbys.iter().filter(|(of, _)| of == state).map(|(_, count)| count).sum();
+                    let (asynchronous, unknown): (i64, i64) = (count("async"), count(UNKNOWN));
                     let silent =
-                        if row.try_get::<bool, _>(4)? { silent_for(connection, REPORTED).await? } else { Vec::new() };
+                        if row.try_get::<bool, _>(3)? { silent_for(connection, REPORTED).await? } else { Vec::new() };
                     let silent = silent.into_iter().map(|(host, _)| host).collect();
-                    let (version, fsync, asynchronous) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-                    let (now, kept_from) = (Time::from_millis(row.try_get(5)?), row.try_get(6)?);
+                    let (version, fsync) = (row.try_get(0)?, row.try_get(1)?);
+                    let (now, user) = (Time::from_millis(row.try_get(4)?), row.try_get(5)?);
+                    let kept_from = (unknown > 0).then_some(user);
                     Ok(Seen { version, fsync, asynchronous, kept_from, leads, nodes, silent, now })
                 })
             }),

@@ -67,6 +67,8 @@ struct Shared {
     node: String,
     /// The hosts that serve folders and do not answer, and when they were heard of last.
     silent: Arc<Mutex<Vec<(String, Time)>>>,
+    /// How many standbys of the server have each `sync_state`.
+    standbys: Arc<Mutex<Vec<(String, i64)>>>,
     /// Cancelled when this run has left them.
     left: CancellationToken,
     /// Cancelled when another run has taken over what this one did.

@@ -3,6 +3,7 @@
 
 use super::database::{Connections, Durable, Failed, Work, query, scalar};
 use super::lease::{LEASE, Lease, RENEWED_AFTER};
+use super::look::standbys;
 use super::tables::{READS, TABLES};
 use super::{CLEAN, InPostgres, Shared, pins};
 use crate::clock::Clock;
@@ -26,6 +27,8 @@ pub(super) struct Node {
     pub(super) clock: Clock,
     /// The hosts that serve folders and do not answer, and when they were heard of last.
     pub(super) silent: Arc<Mutex<Vec<(String, Time)>>>,
+    /// How many standbys of the server have each `sync_state`.
+    pub(super) standbys: Arc<Mutex<Vec<(String, i64)>>>,
 }
 
 /// What came of joining.
@@ -48,6 +51,8 @@ pub(super) struct Joining {
 pub(super) const ALONE: &str = "askd store copy";
 /// After so many signs of life a run drops what all others have heard of, and rates and holds that hold nothing up.
 const TIDIED_AFTER: u32 = 100;
+/// After so many it looks at the server's standbys.
+const LOOKS_AFTER: u32 = 5;
 /// Runs join one at a time.
 const JOINING: i64 = 7_161_074;
 
@@ -138,6 +143,11 @@ impl Node {
             match heard.await {
                 Ok(silent) => *self.silent.lock() = silent,
                 Err(error) => tracing::debug!(%error, "cannot say in the database that this daemon is there"),
+            }
+            if times % LOOKS_AFTER == 1 {
+                let standbys = database.read(false, Arc::new(|connection| Box::pin(standbys(connection)))).await;
+                // What is not known any more is not told.
+                *self.standbys.lock() = standbys.unwrap_or_default();
             }
             if let Err(error) = self.read_clock(&database).await {
                 tracing::debug!(%error, "cannot read the time of day in the database");

@@ -103,7 +103,8 @@ impl Waiting {
         };
         let (home, clock) = (home().map_err(cannot)?, Clock::system());
         let (run, host) = (random::unique(), node.to_owned());
-        let node = Box::new(Node { run, node: host.clone(), host, home, clock, silent: Arc::default() });
+        let (silent, standbys) = (Arc::default(), Arc::default());
+        let node = Box::new(Node { run, node: host.clone(), host, home, clock, silent, standbys });
         let database = Database::new(url, thread).map_err(io::Error::other).map_err(io_error("[postgres]"))?;
         let (database, why) = (Arc::new(database), watch::Sender::new("connecting to the database".to_owned()));
         let (left, hints) = (CancellationToken::new(), Hints::default());
@@ -277,6 +278,7 @@ impl Waiting {
             run: self.node.run.clone(),
             node: self.node.node.clone(),
             silent: Arc::clone(&self.node.silent),
+            standbys: Arc::clone(&self.node.standbys),
             left: self.left.clone(),
             overtaken: self.lease.as_ref().map_or_else(CancellationToken::new, |lease| lease.lost().clone()),
         });

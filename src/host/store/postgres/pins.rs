@@ -150,6 +150,10 @@ impl Pins for InPostgres {
         self.pins.lock().keys().cloned().collect()
     }
 
+    fn standbys(&self) -> Vec<(String, i64)> {
+        self.shared.standbys.lock().clone()
+    }
+
     fn silent(&self) -> Vec<Silent> {
         let pins = self.pins.lock();
         let groups = |host: &str| {

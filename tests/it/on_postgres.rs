@@ -235,6 +235,17 @@ fn the_doctor_looks_at_the_database() {
     let told = examined(&host.world);
     assert!(told.contains("PostgreSQL 1") && told.contains("; host-a leads"), "{told}");
     assert!(!told.contains("standby"), "{told}");
+    // A base backup that is being taken is no standby.
+    let (copied, log) = (host.world.dir.path().join("backup"), host.world.dir.path().join("backup.log"));
+    let mut backup = Command::new("pg_basebackup");
+    backup.args(["--checkpoint=fast", "--max-rate=32k", "--dbname"]).arg(&database.server).arg("--pgdata").arg(copied);
+    let mut backup = backup.stderr(fs::File::create(log).unwrap()).spawn().unwrap();
+    let backs_up = || database.query("select 'yes' from pg_stat_replication where state = 'backup'").pop();
+    within(SOON, "a base backup", backs_up);
+    let told = examined(&host.world);
+    backup.kill().unwrap();
+    backup.wait().unwrap();
+    assert!(!told.contains("standby"), "{told}");
     let (wal, log) = (host.world.dir.path().join("wal"), host.world.dir.path().join("standby.log"));
     fs::create_dir(&wal).unwrap();
     let mut standby = Command::new("pg_receivewal");
@@ -246,7 +257,9 @@ fn the_doctor_looks_at_the_database() {
         .arg(wal)
         .stderr(fs::File::create(log).unwrap());
     let mut standby = standby.spawn().unwrap();
-    let streams = || database.query("select 'yes' from pg_stat_replication where state = 'streaming'").pop();
+    let receives =
+        "select 'yes' from pg_stat_replication where state = 'streaming' and application_name = 'pg_receivewal'";
+    let streams = || database.query(receives).pop();
     within(SOON, "a standby", streams);
     let told = examined(&host.world);
     assert!(told.contains("a failover to one of 1 asynchronous standbys can lose acknowledged answers"), "{told}");

@@ -588,16 +588,23 @@ async fn a_briefing_is_handed_out_by_every_daemon() {
     let Some(mut cluster) = Cluster::of(2).await else { return };
     let agent = cluster.agent(1, "inbox");
     assert_eq!(meanwhile(|| agent.ask("r1", "Deploy?")).0, 201);
+    assert_eq!(meanwhile(|| agent.ask("r3", "And now?")).0, 201);
     // Its call ends at once, so its lease is over a minute later. A second agent of the group is its next start.
     let woken = cluster.agent(1, "woken");
     assert_eq!(meanwhile(|| woken.ask("r2", "And this?")).0, 201);
+    meanwhile(|| cluster.hosts[0].answer("r3", "yes"));
     meanwhile(|| cluster.hosts[0].answer("r1", "yes"));
     meanwhile(|| cluster.hosts[0].answer("r2", "no"));
     let next = Agent { process: "p2", ..cluster.at(0, &agent) };
-    let briefed = |agent: &Agent| {
+    let briefed_of = |agent: &Agent, request: &str| {
         let briefings = agent.call("GET", "/briefings", "").1["briefings"].as_array().cloned().unwrap_or_default();
-        briefings.into_iter().find(|briefing| briefing["result"]["request_id"] == "r1")
+        briefings.into_iter().find(|briefing| briefing["result"]["request_id"] == request)
     };
+    let briefed = |agent: &Agent| briefed_of(agent, "r1");
+    // The other daemon takes what it was not told of yet.
+    let early = meanwhile(|| within(Duration::from_secs(120), "a briefing", || briefed_of(&next, "r3")));
+    let path = format!("/briefings/{}/taken", early["ask_id"].as_str().unwrap());
+    assert_eq!(meanwhile(|| Agent { at: agent.at, ..next.clone() }.call("POST", &path, "").0), 204);
     let briefing = meanwhile(|| within(Duration::from_secs(120), "the briefing", || briefed(&next)));
     assert!(briefing["text"].as_str().unwrap().contains("The user answered: \"yes\""), "{briefing}");
     // While one process prints it, no other one gets it, at no daemon and in no way.
@@ -606,6 +613,10 @@ async fn a_briefing_is_handed_out_by_every_daemon() {
     meanwhile(|| within(SOON, "the briefing at the other daemon", || briefed(&agent)));
     assert_eq!((take(&next), take(&agent)), (200, 409));
     assert_eq!(meanwhile(|| agent.call("POST", &path, "").0), 410);
+    let none = "/briefings/00000000000000000000000000000001/taken";
+    assert_eq!(meanwhile(|| agent.call("POST", none, "").0), 410);
+    let held = "select what from askd.holds where what like 'briefing %'";
+    assert_eq!(cluster.database.query(held).len(), 2, "what does not exist takes no room in the database");
     assert_eq!(meanwhile(|| agent.call("GET", "/asks/r1", "").0), 409);
     assert_eq!(meanwhile(|| agent.call("DELETE", &path, "").0), 204, "it puts back nothing of another's");
     assert_eq!(take(&agent), 409);

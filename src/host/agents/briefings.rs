@@ -113,11 +113,9 @@ pub(super) async fn list(
     } else {
         agents.in_briefings(group, read).await?
     };
-    if take {
-        if !agents.hold_briefings(&caller, briefings.iter().map(|(id, _)| *id)).await? {
-            let detail = "Another taker was sent these briefings and may still say that it has them.";
-            return Err(Problem::new(StatusCode::CONFLICT, "Held for another", detail).retry_after(SOON));
-        }
+    if take && !agents.hold_briefings(&caller, briefings.iter().map(|(id, _)| *id)).await? {
+        let detail = "Another taker was sent these briefings and may still say that it has them.";
+        return Err(Problem::new(StatusCode::CONFLICT, "Held for another", detail).retry_after(SOON));
     }
     let told = briefings.into_iter().map(|(id, BriefingFile { text, session_id, result })| {
         json!({"ask_id": id.to_string(), "text": text, "session_id": session_id, "result": result})
@@ -134,6 +132,15 @@ pub(super) async fn taken(
     let gone = || Problem::new(StatusCode::GONE, "Not there any more", "It was taken, or there was never one.");
     let id: AskId = ask_id.parse().map_err(|_| gone())?;
     let group = &caller.holder.group;
+    // What is not there is not held: a caller could name any number.
+    let is_there = if agents.broker.keeps_briefings(group) {
+        agents.broker.is_briefing_kept(group, id).await
+    } else {
+        agents.in_briefings(group, move |folder| Ok(folder.stat(&response_name(&id))?.is_some())).await?
+    };
+    if !is_there {
+        return Err(gone());
+    }
     // It is held on: who has read the list before would take it for one that is there.
     if !agents.hold_briefings(&caller, [id].into_iter()).await? {
         return Err(Problem::new(StatusCode::GONE, "Not yours", "Another taker has it."));

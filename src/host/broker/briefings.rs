@@ -22,9 +22,16 @@ impl Broker {
 
     /// The briefing of an ask of this group that nobody has read, and since when it is there.
     pub(super) async fn briefing_kept(&self, group: &Group, id: AskId) -> Option<(Time, BriefingFile)> {
-        let ask = self.get(id).await.ok().flatten().filter(|ask| ask.group == *group)?;
+        // Another daemon may have published it just now, and the caller may come from there.
+        let ask = self.get_fitting(id, |ask| ask.follow_up().briefing.is_published()).await;
+        let ask = ask.ok().flatten().filter(|ask| ask.group == *group)?;
         let DeliveryState::Published { at } = ask.follow_up().briefing.state() else { return None };
         briefing_of(&ask).ok().flatten().map(|briefing| (at, briefing))
+    }
+
+    /// Whether this group has a briefing of this ask that nobody has read, as far as this daemon knows.
+    pub(in crate::host) async fn is_briefing_kept(&self, group: &Group, id: AskId) -> bool {
+        self.briefing_kept(group, id).await.is_some()
     }
 
     /// A briefing was read; `false` if it is not there any more.

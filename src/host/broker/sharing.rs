@@ -342,6 +342,9 @@ impl Broker {
         holds.release(of, taker);
         let (broker, taker, what) = (self.clone(), taker.to_owned(), holds.name(of));
         async move {
+            if !broker.is_shared() {
+                return;
+            }
             let released = broker.in_store(move |shared| Sharing::release(shared, &what, Some(&taker))).await;
             if let Err(error) = released {
                 tracing::debug!(%error, "another taker has to wait");

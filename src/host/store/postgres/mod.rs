@@ -264,7 +264,8 @@ impl Store for InPostgres {
                         let new =
                             "insert into askd.allowed (group_name, question, at, by) values ($1, $2, $3, $4::jsonb)
                                    on conflict (group_name, question) do update
-                                   set at = excluded.at, by = excluded.by, changed = excluded.changed";
+                                   set at = excluded.at, by = excluded.by, changed = excluded.changed
+                                   where allowed.at <= excluded.at";
                         let new = query(new).bind(&name).bind(question).bind(at).bind(by);
                         new.execute(&mut *connection).await?;
                     }

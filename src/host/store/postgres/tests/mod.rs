@@ -97,6 +97,22 @@ fn one_host_serves_and_the_next_one_takes_over_when_its_lease_is_over() {
     assert_eq!(stored(&*third.store), [Ask::clone(&known)]);
 }
 
+/// A daemon that was paused comes late with what it allowed; the block must not come back.
+#[test]
+fn what_another_daemon_has_allowed_later_stays() {
+    let Some(server) = Server::found() else { return };
+    let store = server.opened("here").store;
+    let group: Group = "g".parse().unwrap();
+    let allowed = |at| {
+        let (question, by) = (askd_core::Digest::from_bytes([1; 32]), askd_core::Person::operator(askd_core::Via::Cli));
+        [Allowed { question, at: Time::from_millis(at), by }]
+    };
+    for at in [1_000, 3_000, 2_000] {
+        store.allow(&group, &allowed(at), Time::from_millis(0)).unwrap();
+    }
+    assert_eq!(store.allowed().unwrap(), [(group, allowed(3_000).to_vec())]);
+}
+
 #[test]
 fn a_takeover_waits_for_the_write_that_is_under_way() {
     let Some(server) = Server::found() else { return };

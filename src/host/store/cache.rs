@@ -2,7 +2,8 @@
 //! one group's flood does not push out everybody else's.
 
 use askd_core::{Ask, AskId, Group};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use lru::LruCache;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The most bytes of all records, and of one group's.
@@ -19,17 +20,15 @@ pub(super) enum Kind {
 /// Of each ask it also keeps `T`: where its record is, or which revision.
 #[derive(Debug)]
 pub(super) struct Cache<T> {
-    asks: HashMap<AskId, Cached<T>>,
-    /// By when they were used last: the oldest first.
-    order: BTreeMap<u64, AskId>,
-    groups: HashMap<Group, Held>,
+    asks: LruCache<AskId, Cached<T>>,
+    /// The bytes of each group that has any.
+    groups: HashMap<Group, usize>,
     bytes: usize,
-    uses: u64,
 }
 
 impl<T> Default for Cache<T> {
     fn default() -> Self {
-        Self { asks: HashMap::new(), order: BTreeMap::new(), groups: HashMap::new(), bytes: 0, uses: 0 }
+        Self { asks: LruCache::unbounded(), groups: HashMap::new(), bytes: 0 }
     }
 }
 
@@ -38,54 +37,32 @@ pub(super) struct Cached<T> {
     pub(super) ask: Arc<Ask>,
     pub(super) kind: T,
     bytes: usize,
-    used: u64,
-}
-
-/// What the cache holds of one group.
-#[derive(Debug, Default)]
-struct Held {
-    order: BTreeSet<u64>,
-    bytes: usize,
 }
 
 impl<T: Copy> Cache<T> {
     pub(super) fn get(&mut self, id: AskId) -> Option<(Arc<Ask>, T)> {
-        let cached = self.asks.get_mut(&id)?;
-        self.uses += 1;
-        let before = std::mem::replace(&mut cached.used, self.uses);
-        self.order.remove(&before);
-        self.order.insert(self.uses, id);
-        if let Some(held) = self.groups.get_mut(&cached.ask.group) {
-            held.order.remove(&before);
-            held.order.insert(self.uses);
-        }
-        Some((Arc::clone(&cached.ask), cached.kind))
+        self.asks.get(&id).map(|cached| (Arc::clone(&cached.ask), cached.kind))
     }
 
     /// Where the record of an ask is, and how long it was when it was last written or read.
     pub(super) fn record_of(&self, id: AskId) -> Option<(T, usize)> {
-        self.asks.get(&id).map(|cached| (cached.kind, cached.bytes))
+        self.asks.peek(&id).map(|cached| (cached.kind, cached.bytes))
     }
 
     /// Takes in an ask as it is now. What was used least has to make room.
     pub(super) fn put(&mut self, ask: Arc<Ask>, kind: T, bytes: usize) {
         self.remove(ask.id);
-        self.uses += 1;
-        let (id, used, group) = (ask.id, self.uses, ask.group.clone());
-        let held = self.groups.entry(group.clone()).or_default();
-        held.order.insert(used);
-        held.bytes += bytes;
+        let (id, group) = (ask.id, ask.group.clone());
+        *self.groups.entry(group.clone()).or_default() += bytes;
         self.bytes += bytes;
-        self.order.insert(used, id);
-        self.asks.insert(id, Cached { ask, kind, bytes, used });
-        while let Some(held) = self.groups.get(&group)
-            && held.bytes > ONE_GROUP
-            && let Some(oldest) = held.order.first().and_then(|used| self.order.get(used)).copied()
+        self.asks.put(id, Cached { ask, kind, bytes });
+        while self.groups.get(&group).is_some_and(|bytes| *bytes > ONE_GROUP)
+            && let Some((&oldest, _)) = self.asks.iter().rev().find(|(_, cached)| cached.ask.group == group)
         {
             self.remove(oldest);
         }
         while self.bytes > ALL
-            && let Some((_, &oldest)) = self.order.first_key_value()
+            && let Some((&oldest, _)) = self.asks.peek_lru()
         {
             self.remove(oldest);
         }
@@ -93,19 +70,17 @@ impl<T: Copy> Cache<T> {
 
     /// Its record is elsewhere now.
     pub(super) fn moved(&mut self, id: AskId, to: T) {
-        if let Some(cached) = self.asks.get_mut(&id) {
+        if let Some(cached) = self.asks.peek_mut(&id) {
             cached.kind = to;
         }
     }
 
     pub(super) fn remove(&mut self, id: AskId) -> Option<Cached<T>> {
-        let cached = self.asks.remove(&id)?;
-        self.order.remove(&cached.used);
+        let cached = self.asks.pop(&id)?;
         self.bytes -= cached.bytes;
-        if let Some(held) = self.groups.get_mut(&cached.ask.group) {
-            held.order.remove(&cached.used);
-            held.bytes -= cached.bytes;
-            if held.order.is_empty() {
+        if let Some(bytes) = self.groups.get_mut(&cached.ask.group) {
+            *bytes -= cached.bytes;
+            if *bytes == 0 {
                 self.groups.remove(&cached.ask.group);
             }
         }
@@ -137,6 +112,6 @@ mod tests {
         for number in [0, 17, 18, 19, 100, 101, 102, 103, 200] {
             cache.remove(AskId::from_bits(number));
         }
-        assert_eq!((cache.bytes, cache.order.len(), cache.groups.len()), (0, 0, 0));
+        assert_eq!((cache.bytes, cache.asks.len(), cache.groups.len()), (0, 0, 0));
     }
 }

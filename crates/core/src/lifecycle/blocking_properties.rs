@@ -6,7 +6,7 @@ use super::properties::{
     restarted, waiter,
 };
 use super::*;
-use crate::{ChannelName, Via};
+use crate::{ChannelName, RequestId, Via};
 use proptest::prelude::*;
 use std::time::Duration;
 

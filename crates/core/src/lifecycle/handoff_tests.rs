@@ -2,7 +2,7 @@
 
 use super::properties::{START, accepted, request_id, waiter};
 use super::*;
-use crate::{ChannelName, Given, Reply, Via};
+use crate::{ChannelName, Given, Reply, RequestId, Via};
 use std::time::Duration;
 
 fn at(seconds: u64) -> Time {

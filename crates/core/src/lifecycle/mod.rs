@@ -47,8 +47,8 @@ pub use waiter::{Told, Waiter};
 pub use widget::{OneByOne, Post, Widget, WidgetState};
 
 use super::{
-    Answers, Ask, AskId, AskState, Cause, ChannelName, Content, Digest, Group, Person, Refusal, RequestId, Route,
-    Rules, ShortId, Source, Time,
+    Answers, Ask, AskId, AskState, Cause, ChannelName, Content, Digest, Group, Person, Refusal, Route, Rules, ShortId,
+    Source, Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -194,7 +194,14 @@ impl Ask {
             Event::Interrupted => ask.interrupted(cx),
             Event::PowerLost => ask.power_lost(cx),
             Event::Crowded => ask.crowded(cx),
-            Event::Requested(relation) => ask.step_request(relation, cx),
+            Event::Requested(relation) => match relation {
+                Relation::Joins(waiter) => ask.join(*waiter, cx),
+                Relation::JoinsBlocked(waiter) => ask.repeated(*waiter, cx),
+                Relation::JoinsSettled(waiter) => ask.join_settled(*waiter, cx),
+                Relation::Reclaims(whose) => ask.reclaim(&whose, cx),
+                Relation::Replays(request_id) => ask.replay(&request_id, cx),
+                Relation::Supersedes => ask.supersede(),
+            },
             Event::Viewed => ask.view(cx),
             Event::Typing => ask.give_time(cx)?,
             Event::Replied { source, person, reply } => ask.replied(source, person, reply, cx)?,
@@ -204,10 +211,41 @@ impl Ask {
                 ask.settle(Outcome::Withdrawn { by: Some(person) }, cx);
                 true
             }
-            Event::Widget { route, event } => ask.step_widget(route, event, cx),
-            Event::Delivery { to, event } => ask.step_delivery(&to, event, cx),
-            Event::Waiter { request_id, event } => ask.step_waiter(&request_id, event, cx),
-            Event::FollowUp(event) => ask.step_follow_up(event, cx),
+            Event::Widget { route, event } => match event {
+                WidgetEvent::SlotGranted => ask.slot_granted(route, cx),
+                WidgetEvent::Posted { attempt, posted } => ask.posted(route, attempt, posted, cx),
+                WidgetEvent::Progress { attempt } => ask.progress(route, attempt, cx.now),
+                WidgetEvent::Looked(found) => ask.looked(route, found, cx),
+                WidgetEvent::Proof => ask.prove(route, cx),
+                WidgetEvent::Status { attempt, question, message, status, at } => {
+                    ask.status(route, attempt, (question, message), (status, at), cx)
+                }
+                WidgetEvent::Opened => ask.opened(route, cx),
+                WidgetEvent::Spotted(message) => ask.spotted(route, message, cx),
+                WidgetEvent::Gone(message) => ask.gone(route, &message, cx),
+                WidgetEvent::Updated(face) => ask.updated(route, face, cx),
+            },
+            Event::Delivery { to, event } => match to {
+                Taker::Waiter(request_id) => ask.step_response(&request_id, event, cx),
+                Taker::Briefing => ask.step_briefing(event, cx),
+            },
+            Event::Waiter { request_id, event } => match event {
+                // Who withdraws lives.
+                WaiterEvent::Withdrawn => ask.withdraw(&request_id, cx) || ask.resumed(&request_id, cx),
+                WaiterEvent::Resumed => ask.resumed(&request_id, cx),
+                WaiterEvent::Identified { run } => ask.identified(&request_id, run),
+                WaiterEvent::Died => ask.died(&request_id, cx),
+                WaiterEvent::Collected { by } => ask.collected(&request_id, by, cx),
+            },
+            Event::FollowUp(event) => match event {
+                FollowUpEvent::Lifted { by } => ask.lift(by, cx),
+                FollowUpEvent::Briefed { nth } => ask.briefed(nth, cx),
+                event @ (FollowUpEvent::Tried { .. } | FollowUpEvent::Stopped(_) | FollowUpEvent::HostAway(_)) => {
+                    let changed = ask.follow_up_mut().is_some_and(|follow_up| follow_up.step(event, cx));
+                    ask.tidy(cx);
+                    changed
+                }
+            },
         };
         changed |= ask.next_in_line(cx) | ask.brief_next(cx);
         ask.update_cards(cx);
@@ -240,64 +278,6 @@ impl AskState {
             extended: false,
             stage: Stage::Posting,
             created_at: now,
-        }
-    }
-
-    fn step_request(&mut self, relation: Relation, cx: &mut Context) -> bool {
-        match relation {
-            Relation::Joins(waiter) => self.join(*waiter, cx),
-            Relation::JoinsBlocked(waiter) => self.repeated(*waiter, cx),
-            Relation::JoinsSettled(waiter) => self.join_settled(*waiter, cx),
-            Relation::Reclaims(whose) => self.reclaim(&whose, cx),
-            Relation::Replays(request_id) => self.replay(&request_id, cx),
-            Relation::Supersedes => self.supersede(),
-        }
-    }
-
-    fn step_widget(&mut self, route: usize, event: WidgetEvent, cx: &mut Context) -> bool {
-        match event {
-            WidgetEvent::SlotGranted => self.slot_granted(route, cx),
-            WidgetEvent::Posted { attempt, posted } => self.posted(route, attempt, posted, cx),
-            WidgetEvent::Progress { attempt } => self.progress(route, attempt, cx.now),
-            WidgetEvent::Looked(found) => self.looked(route, found, cx),
-            WidgetEvent::Proof => self.prove(route, cx),
-            WidgetEvent::Status { attempt, question, message, status, at } => {
-                self.status(route, attempt, (question, message), (status, at), cx)
-            }
-            WidgetEvent::Opened => self.opened(route, cx),
-            WidgetEvent::Spotted(message) => self.spotted(route, message, cx),
-            WidgetEvent::Gone(message) => self.gone(route, &message, cx),
-            WidgetEvent::Updated(face) => self.updated(route, face, cx),
-        }
-    }
-
-    fn step_delivery(&mut self, to: &Taker, event: DeliveryEvent, cx: &mut Context) -> bool {
-        match to {
-            Taker::Waiter(request_id) => self.step_response(request_id, event, cx),
-            Taker::Briefing => self.step_briefing(event, cx),
-        }
-    }
-
-    fn step_waiter(&mut self, request_id: &RequestId, event: WaiterEvent, cx: &mut Context) -> bool {
-        match event {
-            // Who withdraws lives.
-            WaiterEvent::Withdrawn => self.withdraw(request_id, cx) || self.resumed(request_id, cx),
-            WaiterEvent::Resumed => self.resumed(request_id, cx),
-            WaiterEvent::Identified { run } => self.identified(request_id, run),
-            WaiterEvent::Died => self.died(request_id, cx),
-            WaiterEvent::Collected { by } => self.collected(request_id, by, cx),
-        }
-    }
-
-    fn step_follow_up(&mut self, event: FollowUpEvent, cx: &mut Context) -> bool {
-        match event {
-            FollowUpEvent::Lifted { by } => self.lift(by, cx),
-            FollowUpEvent::Briefed { nth } => self.briefed(nth, cx),
-            event @ (FollowUpEvent::Tried { .. } | FollowUpEvent::Stopped(_) | FollowUpEvent::HostAway(_)) => {
-                let changed = self.follow_up_mut().is_some_and(|follow_up| follow_up.step(event, cx));
-                self.tidy(cx);
-                changed
-            }
         }
     }
 

@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::{
-    Capabilities, ChannelName, Choice, Draft, Given, Heard, Kind, Names, Questions, Reason, Reply, Responders, Route,
-    TimeoutPolicy, Trouble, Via,
+    Capabilities, ChannelName, Choice, Draft, Given, Heard, Kind, Names, Questions, Reason, Reply, RequestId,
+    Responders, Route, TimeoutPolicy, Trouble, Via,
 };
 use proptest::prelude::*;
 use std::time::Duration;

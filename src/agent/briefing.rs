@@ -34,7 +34,8 @@ pub struct Briefing {
     pub content: Value,
     /// The fields that it knows.
     pub file: BriefingFile,
-    name: String,
+    /// What it is called: over HTTP its ask.
+    pub(super) name: String,
 }
 
 /// What was found, oldest first.
@@ -69,18 +70,12 @@ impl Briefing {
         let file = BriefingFile::deserialize(&content).map_err(|error| format!("{name}: not a briefing ({error})"))?;
         Ok(Self { content, file, name })
     }
-
-    /// What it is called: over HTTP its ask.
-    #[cfg(feature = "remote")]
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
 }
 
 impl Briefings {
     /// Those of this group.
     pub fn of(folder: &Folder) -> Result<Self, AgentError> {
-        let path = folder.path().join(BRIEFINGS);
+        let path = folder.path.join(BRIEFINGS);
         match Dir::open(&path) {
             Ok(dir) => Ok(Self { path, dir: Some(dir) }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self { path, dir: None }),
@@ -171,7 +166,7 @@ impl Briefings {
             }
             if let Some(stamp) = dir.stat(present).map_err(|error| self.error(error))? {
                 let left_over = left_over.is_some();
-                entries.push(Entry { written: stamp.modified(), name: name.to_owned(), left_over });
+                entries.push(Entry { written: stamp.modified, name: name.to_owned(), left_over });
             }
         }
         entries.sort_by(|one, other| (one.written, &one.name).cmp(&(other.written, &other.name)));

@@ -118,7 +118,7 @@ impl Connection {
     /// This briefing was read. One that is gone was read by another process meanwhile.
     pub async fn take_briefing(&self, briefing: &Briefing) -> Result<(), AgentError> {
         let until = self.clock.monotonic() + PATIENCE;
-        let path = format!("/briefings/{}/taken", briefing.name());
+        let path = format!("/briefings/{}/taken", briefing.name);
         let reply = self.try_until(Method::POST, &path, b"", || until, done).await.map_err(|why| self.away(why))?;
         match reply.status() {
             StatusCode::NO_CONTENT | StatusCode::GONE => Ok(()),
@@ -129,7 +129,7 @@ impl Connection {
     /// These could not be printed: another process may have them at once. Worth one try each: they are kept.
     pub async fn put_back_briefings(&self, briefings: &[Briefing]) {
         for briefing in briefings {
-            let path = format!("/briefings/{}/taken", briefing.name());
+            let path = format!("/briefings/{}/taken", briefing.name);
             let now = self.clock.monotonic();
             let _kept = self.try_until(Method::DELETE, &path, b"", || now, done).await;
         }

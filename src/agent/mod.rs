@@ -203,11 +203,6 @@ impl Folder {
                 .any(|(_, now)| now.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound))
     }
 
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// `tasks/.alive`, made if it was not there.
     fn alive(&self) -> Option<&Dir> {
         let make =

@@ -31,7 +31,7 @@ pub(super) struct Where {
     config: Vec<PathBuf>,
     /// The daemon's address, for example <http://127.0.0.1:8484>.
     #[arg(long, value_name = "URL")]
-    url: Option<String>,
+    pub(super) url: Option<String>,
     /// The inbox token; prefer `ASKD_TOKEN`: other users can see command lines. An agent's token does not open the inbox:
     /// it is refused here, and ignored in `ASKD_TOKEN`.
     #[arg(long, value_name = "TOKEN", value_parser = of_the_inbox)]
@@ -79,11 +79,6 @@ impl Where {
         let runtime = super::small_runtime()?;
         let client = self.client();
         Ok(client.and_then(|client| runtime.block_on(client.call(method, path, body))))
-    }
-
-    /// Whether the daemon is the one of the settings, on this host.
-    pub(super) fn is_of_the_settings(&self) -> bool {
-        self.url.is_none()
     }
 }
 

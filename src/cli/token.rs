@@ -114,7 +114,7 @@ fn or_here(
     here: impl FnOnce(&Tokens) -> Result<Value, Exit>,
 ) -> Result<Value, Exit> {
     match said {
-        Err(away @ (ClientError::Away { .. } | ClientError::NoToken { .. })) if at.is_of_the_settings() => {
+        Err(away @ (ClientError::Away { .. } | ClientError::NoToken { .. })) if at.url.is_none() => {
             let settings = at.settings()?;
             if settings.postgres.url.is_some() {
                 let why = format!("{away}. The tokens are in the database: run this on a host where askd runs");

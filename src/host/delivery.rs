@@ -144,7 +144,7 @@ pub(super) fn forgotten(folder: &Dir, ask: &Ask, before: Option<Time>) -> io::Re
         let id = name.strip_prefix(TAKEN).unwrap_or(name).strip_suffix(".json");
         let Some(id) = id.and_then(|id| id.parse::<RequestId>().ok()) else { return Ok(()) };
         let is_old = |stamp: Stamp| {
-            let (seconds, _) = stamp.modified();
+            let (seconds, _) = stamp.modified;
             before.is_none_or(|before| Time::from_millis(seconds.saturating_mul(1000)) < before)
         };
         if ask.waiter(&id).is_some() || !folder.stat(name)?.is_some_and(is_old) {

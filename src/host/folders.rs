@@ -158,7 +158,7 @@ impl Folders {
     pub fn pin(&self, group: &Group, name: &str) -> io::Result<Dir> {
         let root = Dir::pinned(&self.root)?;
         let dir = root.pin(&format!("{}/{name}", group.folder()))?;
-        if self.was_mounted(group, name) && dir.stamp()?.device() == root.stamp()?.device() {
+        if self.was_mounted(group, name) && dir.stamp()?.device == root.stamp()?.device {
             return Err(unmounted());
         }
         Ok(dir)
@@ -184,7 +184,7 @@ impl Folders {
             found => Arc::new(found?),
         };
         let stamp = dir.stamp()?;
-        let is_home = stamp.device() == root.stamp()?.device();
+        let is_home = stamp.device == root.stamp()?.device;
         self.note_home(group, name, is_home);
         if is_home && self.was_mounted(group, name) {
             return Err(unmounted());

@@ -122,7 +122,7 @@ pub async fn serve(
         // Nagle's algorithm and delayed acknowledgements would cost each reply of two small writes 40 ms on loopback.
         drop(stream.set_nodelay(true));
         let place = Arc::new(places.take(ctx.clock().monotonic()));
-        let dropped = place.dropped();
+        let dropped = place.dropped.clone();
         let app = TowerToHyperService::new(app.clone());
         let peer = stream.peer_addr().ok().map(|peer| Peer(peer.ip()));
         let line = Line::default();

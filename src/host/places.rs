@@ -3,7 +3,7 @@
 //! not drive out the others. A machine without I/O; [`super::http`] is its only caller.
 
 use crate::clock::Moment;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,8 @@ struct State {
 #[derive(Debug)]
 pub(super) struct Place {
     places: Places,
-    dropped: CancellationToken,
+    /// Says that this connection has to go.
+    pub(super) dropped: CancellationToken,
     since: Moment,
     at: Mutex<At>,
 }
@@ -59,13 +60,9 @@ impl Places {
         Self(Arc::new(Mutex::new(State { most, next: 0, working: 0, idle: BTreeMap::new() })))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock()
-    }
-
     /// How long the next connection has to wait, if it has to.
     pub(super) fn wait(&self, now: Moment) -> Option<Duration> {
-        let state = self.lock();
+        let state = self.0.lock();
         let wait = match state.idle.first_key_value() {
             _ if !state.is_full() => return None,
             Some((_, (since, _))) => LEFT_ALONE.saturating_sub(now.since(*since)),
@@ -76,7 +73,7 @@ impl Places {
 
     /// Gives a place to one more connection. If none is left, the oldest connection without a request in work goes.
     pub(super) fn take(&self, now: Moment) -> Place {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         if state.is_full()
             && let Some((_, (_, oldest))) = state.idle.pop_first()
         {
@@ -90,19 +87,10 @@ impl Places {
 }
 
 impl Place {
-    /// Waits until this connection has to go.
-    pub(super) fn dropped(&self) -> CancellationToken {
-        self.dropped.clone()
-    }
-
-    fn at(&self) -> MutexGuard<'_, At> {
-        self.at.lock()
-    }
-
     /// Notes that a whole request is there: the connection stays until it is answered.
     pub(super) fn begin(&self) {
-        let mut at = self.at();
-        let mut state = self.places.lock();
+        let mut at = self.at.lock();
+        let mut state = self.places.0.lock();
         if let At::Idle(number) = *at
             && state.idle.remove(&number).is_some()
         {
@@ -113,9 +101,9 @@ impl Place {
 
     /// Notes that the request is answered.
     pub(super) fn end(&self) {
-        let mut at = self.at();
+        let mut at = self.at.lock();
         if *at == At::Working {
-            let mut state = self.places.lock();
+            let mut state = self.places.0.lock();
             state.working -= 1;
             *at = state.idle(self.since, self.dropped.clone());
         }
@@ -125,9 +113,9 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.end();
-        let at = *self.at();
+        let at = *self.at.lock();
         if let At::Idle(number) = at {
-            self.places.lock().idle.remove(&number);
+            self.places.0.lock().idle.remove(&number);
         }
     }
 }
@@ -149,7 +137,7 @@ mod tests {
         hand.advance(LEFT_ALONE);
         assert_eq!(places.wait(clock.monotonic()), None);
         let fourth = take();
-        let gone = |place: &Place| place.dropped().is_cancelled();
+        let gone = |place: &Place| place.dropped.is_cancelled();
         assert!(gone(&second) && ![&first, &third, &fourth].into_iter().any(gone), "the first works");
         first.end();
         let fifth = take();
@@ -161,7 +149,7 @@ mod tests {
         }
         assert_eq!(places.wait(clock.monotonic()), Some(ALL_WORK));
         drop((first, second, third, fourth, fifth));
-        let state = places.lock();
+        let state = places.0.lock();
         assert_eq!((state.idle.len(), state.working), (0, 0));
     }
 }

@@ -13,7 +13,8 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// Who answers.
 #[derive(Debug)]
 pub(super) struct Form {
-    terminal: bool,
+    /// Whether a person is there.
+    pub(super) terminal: bool,
     stop: CancellationToken,
 }
 
@@ -33,11 +34,6 @@ impl Form {
     /// Its questions end when it is told to `stop`.
     pub(super) fn new(stop: CancellationToken) -> Self {
         Self { terminal: std::io::stdin().is_terminal(), stop }
-    }
-
-    /// Whether a person is there.
-    pub(super) fn is_terminal(&self) -> bool {
-        self.terminal
     }
 
     /// What the flag says, else what a person types, read until it fits.

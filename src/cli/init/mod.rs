@@ -86,7 +86,7 @@ impl Init {
         } else if let Some(dir) = &self.data_dir {
             let there = plan.settings()?.data_dir;
             if std::path::absolute(dir).context("--data-dir")? != there {
-                let file = plan.file().display();
+                let file = plan.file.display();
                 let why = format!("{file} is there already, and keeps the data in {}", there.display());
                 return Err(Exit::new(
                     USAGE,
@@ -96,7 +96,7 @@ impl Init {
         }
         if plan.names(&group)? {
             self.has_place(&plan, &group)?;
-            say(&format!("{group} is in {} already; its settings stay as they are.", plan.file().display()))?;
+            say(&format!("{group} is in {} already; its settings stay as they are.", plan.file.display()))?;
         } else {
             self.add_group(&form, &mut plan, &group, &asked)?;
         }
@@ -121,7 +121,7 @@ impl Init {
         if routes.iter().any(|route| route.channel.as_str() == place) {
             return Ok(());
         }
-        let file = plan.file().display();
+        let file = plan.file.display();
         let mend = format!("add the route there yourself (docs/{place}.md), or give another --group");
         Err(Exit::new(USAGE, format!("{group} is in {file} already, without a route to {place}: {mend}")))
     }
@@ -176,7 +176,7 @@ impl Init {
         let which =
             Field { flag: "--program", question: "Which program is it?", usual: Some("other"), ..Field::default() };
         let mut program = self.program;
-        if program.is_none() && form.is_terminal() {
+        if program.is_none() && form.terminal {
             let name = form.choose(which, None, &list)?;
             program = programs.iter().zip(&names).find(|(_, known)| **known == name).map(|(program, _)| *program);
         }
@@ -242,10 +242,10 @@ fn channels(settings: &Settings) -> BTreeSet<&'static str> {
 /// What a person does now. `before`: the channels that the settings had.
 fn next_step(settings: &Settings, before: &BTreeSet<&str>, plan: &Plan) -> Result<String, Exit> {
     if !is_served(settings)? {
-        return Ok(format!("\nDone. Start the daemon:  askd serve --config {}", plan.file().display()));
+        return Ok(format!("\nDone. Start the daemon:  askd serve --config {}", plan.file.display()));
     }
-    if !reads(&settings.state_dir(), plan.file()) {
-        let file = plan.file().display();
+    if !reads(&settings.state_dir(), &plan.file) {
+        let file = plan.file.display();
         return Ok(format!(
             "\nDone. The running daemon does not read {file}. Stop it, then start it with:  askd serve --config {file}"
         ));

@@ -16,7 +16,7 @@ const HEAD: &str = "# Settings of askd, begun by `askd init`. Every key and its 
 /// A settings file and what it will have in addition.
 #[derive(Debug)]
 pub(super) struct Plan {
-    file: PathBuf,
+    pub(super) file: PathBuf,
     there: Option<String>,
     /// All that the file will hold.
     text: String,
@@ -86,10 +86,6 @@ impl Plan {
             plan.settings()?;
         }
         Ok(plan)
-    }
-
-    pub(super) fn file(&self) -> &Path {
-        &self.file
     }
 
     pub(super) fn is_new(&self) -> bool {

@@ -104,7 +104,7 @@ impl SlackFlags {
         let typed = |text: &str| format!("{text:?}");
         let manifest = plan.beside("slack-manifest.yaml");
         files::put(&manifest, MANIFEST, 0o644)?;
-        if form.is_terminal() {
+        if form.terminal {
             say(&steps(&manifest.display().to_string()))?;
         }
         let field = |flag, question| Field { flag, question, secret: true, ..Field::default() };

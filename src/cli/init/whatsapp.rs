@@ -103,7 +103,7 @@ pub(super) fn wait_until_published(form: &Form, settings: &Settings) -> Result<(
          to the number from the phone of the person who is asked.",
         whatsapp.verify_token.expose_secret()
     ))?;
-    if form.is_terminal() {
+    if form.terminal {
         let enter = Field { question: "Press Enter when that is done", usual: Some(""), ..Field::default() };
         form.ask(enter, None, |_| Ok(()))?;
     }

@@ -130,7 +130,7 @@ pub(super) async fn ask(
     };
     let (group, request_id) = (caller.holder.group.clone(), request.request_id.clone());
     agents.broker.loaded_of(&group).await;
-    if !agents.broker.knows(&group, &request_id) {
+    if agents.broker.of_request(&group, &request_id).is_none() {
         agents.pace(&caller)?;
     }
     // The lease begins before anything can be owed to it.
@@ -146,7 +146,9 @@ pub(super) async fn ask(
             return problem(StatusCode::UNPROCESSABLE_ENTITY, "Rejected", rejection.to_string());
         }
         // An earlier try of the same request may be in doubt still.
-        Submitted::NotStored if agents.broker.knows(&group, &request_id) => return unavailable(&in_doubt(&request_id)),
+        Submitted::NotStored if agents.broker.of_request(&group, &request_id).is_some() => {
+            return unavailable(&in_doubt(&request_id));
+        }
         Submitted::InDoubt => return unavailable(&in_doubt(&request_id)),
         Submitted::NotStored => return unavailable("It could not be stored, and nothing was asked. Try again."),
         Submitted::NotYet => return unavailable(wording::NOT_CLEAR_YET),

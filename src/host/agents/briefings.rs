@@ -94,7 +94,7 @@ pub(super) async fn list(
         })?;
         let mut written = Vec::with_capacity(names.len());
         for id in names {
-            written.extend(folder.stat(&response_name(&id))?.map(|stamp| (stamp.modified(), id)));
+            written.extend(folder.stat(&response_name(&id))?.map(|stamp| (stamp.modified, id)));
         }
         written.sort_unstable();
         let (mut briefings, mut left) = (Vec::new(), LARGEST_REPLY);

@@ -1,6 +1,7 @@
 //! Whether a group may ask something now, and by which rules.
 
 use super::Broker;
+use super::attempts::rules_of;
 use crate::host::settings::GroupSettings;
 use crate::ipc::wire::Request;
 use askd_core::{Delivery, Group, Rejection, Route, Rules, Time, TimeoutPolicy, Told, Waiter};
@@ -28,10 +29,9 @@ impl Broker {
             timeout: request.timeout.unwrap_or(settings.timeout),
             render_timeout: request.render_timeout.unwrap_or(settings.render_timeout),
             max_retries: request.max_retries.unwrap_or(settings.max_retries),
-            keep: settings.keep_settled,
             remind_after: settings.remind_after,
             escalate_after: settings.escalate_after,
-            session: settings.session_rules(),
+            ..rules_of(settings)
         };
         Ok(Admitted { rules, routes: self.0.channels.fix(&settings.routes), waiter })
     }

@@ -2,7 +2,7 @@
 
 use super::index::held;
 use super::submit::Stale;
-use super::{Broker, Failure, Inner, Submitted};
+use super::{Broker, Failure, Submitted};
 use crate::host::settings::GroupSettings;
 use crate::host::store::{Allowed, StoreError};
 use crate::ipc::wire::Request;
@@ -24,7 +24,7 @@ impl Broker {
         let (over, most) = self.index().over(group, &request.content, limit)?;
         let content = Content { questions: request.content.questions.only(&over)?, ..request.content.clone() };
         tracing::warn!(group = %group, request_id = %request.request_id, limit, "asked too often; no person is asked");
-        let standing = self.index().attempts().standing(group, &content);
+        let standing = self.index().attempts.standing(group, &content);
         if let Some(id) = standing {
             match self.apply(id, Event::Requested(Relation::JoinsBlocked(Box::new(waiter.clone())))).await {
                 Ok(ask) if ask.waiter(&waiter.request_id).is_some() => return Some(Ok(Submitted::Joined(id))),
@@ -67,7 +67,7 @@ impl Broker {
 
     /// The same for every group: after a start, and when the limits have changed.
     pub(super) fn end_all_blocks(&self) {
-        let groups = self.index().attempts().groups();
+        let groups = self.index().attempts.groups();
         for group in groups {
             self.end_blocks(&group);
         }
@@ -75,24 +75,9 @@ impl Broker {
 
     /// Blocks that stand.
     pub fn blocked(&self) -> Vec<AskId> {
-        self.index().attempts().blocked().collect()
+        self.index().attempts.blocked().collect()
     }
-}
 
-/// The group's own rules: no call waits for the card, so no rules of a call hold for it.
-fn rules_of(settings: &GroupSettings) -> Rules {
-    Rules {
-        timeout: settings.timeout,
-        render_timeout: settings.render_timeout,
-        max_retries: settings.max_retries,
-        keep: settings.keep_settled,
-        remind_after: None,
-        escalate_after: None,
-        session: settings.session_rules(),
-    }
-}
-
-impl Inner {
     /// Records that a person pressed Allow again, before anything else is stored; `true` if a person did. This call
     /// blocks on the disk.
     pub(super) fn allow(&self, ask: &Ask, effects: &[Effect], now: Time) -> Result<bool, StoreError> {
@@ -101,10 +86,23 @@ impl Inner {
         let allow = |question| Allowed { question, at: now, by: by.clone() };
         let allowed: Vec<Allowed> = held(ask).into_iter().map(allow).collect();
         if !on("allowlost") {
-            self.store.allow(&ask.group, &allowed, now - ask.rules.keep)?;
+            self.0.store.allow(&ask.group, &allowed, now - ask.rules.keep)?;
         }
-        self.index().attempts_mut().allow(&ask.group, allowed);
+        self.index().attempts.allow(&ask.group, allowed);
         crash_point("allow.stored");
         Ok(true)
+    }
+}
+
+/// The group's own rules, without nudges: for a card that no call waits for, so that no rules of a call hold for it.
+pub(super) fn rules_of(settings: &GroupSettings) -> Rules {
+    Rules {
+        timeout: settings.timeout,
+        render_timeout: settings.render_timeout,
+        max_retries: settings.max_retries,
+        keep: settings.keep_settled,
+        remind_after: None,
+        escalate_after: None,
+        session: settings.session_rules(),
     }
 }

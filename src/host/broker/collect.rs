@@ -206,7 +206,9 @@ impl Broker {
                     Some(DeliveryState::Undecided | DeliveryState::TakenBack { .. } | DeliveryState::Taken)
                         if taker == Taker::Briefing =>
                     {
-                        broker.forget_withdrawn(ask, &taker).map(Some)
+                        // Nothing is recorded of it any more, so it is deleted at once.
+                        let gone = broker.take_back(ask, &taker)?;
+                        broker.remove_withdrawn(ask, &taker).map(|()| Some(gone))
                     }
                     // The call has made room for another one.
                     None => broker.remove_withdrawn(ask, &taker).map(|()| None),
@@ -216,12 +218,6 @@ impl Broker {
             }
         }
         None
-    }
-
-    /// Takes back a briefing of an earlier time. Nothing is recorded of it any more, so it is deleted at once.
-    fn forget_withdrawn(&self, ask: &Ask, to: &Taker) -> io::Result<bool> {
-        let taken = self.take_back(ask, to)?;
-        self.remove_withdrawn(ask, to).map(|()| taken)
     }
 
     /// Removes what was put out of a taker's reach.

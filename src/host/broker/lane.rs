@@ -138,7 +138,7 @@ impl Broker {
         let promises = job.work.promises();
         let calls = self.lanes().join(id, job, promises);
         if calls {
-            let (broker, promise) = (self.clone(), promises.then(|| self.0.saves.promises().begin()));
+            let (broker, promise) = (self.clone(), promises.then(|| self.0.saves.promises.begin()));
             self.0.saves.run(&self.0.ctx, promises, move || {
                 let errands = broker.run_lane(id);
                 drop(promise);

@@ -218,7 +218,8 @@ impl Broker {
     }
 
     fn index(&self) -> MutexGuard<'_, Index> {
-        self.0.index()
+        // A panic elsewhere does not make the index wrong: it is changed in whole steps.
+        self.0.index.lock()
     }
 
     fn lanes(&self) -> MutexGuard<'_, Lanes> {
@@ -277,11 +278,6 @@ impl Broker {
         self.index().asked_of(ids)
     }
 
-    /// The ask that a channel's message belongs to.
-    pub fn of_message(&self, message: &str) -> Option<AskId> {
-        self.index().by_message("", message)
-    }
-
     /// Asks that were settled then or later, and that the person with one of these ids could answer in words.
     pub fn ended_since(&self, ids: &[String], since: Time) -> Vec<AskId> {
         self.index().ended_since(ids, since)
@@ -307,12 +303,8 @@ impl Broker {
         self.0.moved.notify_one();
     }
 
-    /// Whether a request of that id became an ask.
-    pub fn knows(&self, group: &Group, request_id: &RequestId) -> bool {
-        self.of_request(group, request_id).is_some()
-    }
-
-    /// The ask that a message of a chat belongs to, if it is one that was posted.
+    /// The ask that a message of a chat belongs to, if it is one that was posted. Where people answer in words its id is unique
+    /// without the chat, and none is given.
     pub fn by_message(&self, chat: &str, message: &str) -> Option<AskId> {
         self.index().by_message(chat, message)
     }
@@ -389,12 +381,5 @@ impl Broker {
         }
         let broker = self.clone();
         tokio::task::spawn_blocking(move || broker.load(id)).await.unwrap_or(Ok(None))
-    }
-}
-
-impl Inner {
-    fn index(&self) -> MutexGuard<'_, Index> {
-        // A panic elsewhere does not make the index wrong: it is changed in whole steps.
-        self.index.lock()
     }
 }

@@ -128,7 +128,8 @@ pub(super) struct Saves {
     /// Only its blocking threads are used.
     threads: Option<Runtime>,
     gate: Arc<Gate>,
-    promises: Arc<Promises>,
+    /// The promises that are being saved.
+    pub(super) promises: Arc<Promises>,
 }
 
 impl Saves {
@@ -138,11 +139,6 @@ impl Saves {
         let builder = builder.thread_name(ctx.thread_name("save"));
         let promises = Arc::default();
         Ok(Self { threads: Some(builder.build()?), gate: Gate::new(BEHIND_THE_GATE, &promises), promises })
-    }
-
-    /// The promises that are being saved.
-    pub(super) fn promises(&self) -> &Arc<Promises> {
-        &self.promises
     }
 
     /// Runs work that blocks on the disk.

@@ -136,7 +136,7 @@ impl Broker {
         let began = self.0.beside.clock.monotonic();
         let news = self.in_store(Sharing::look).await?;
         for (group, allowed) in news.allowed {
-            self.index().attempts_mut().allow(&group, allowed);
+            self.index().attempts.allow(&group, allowed);
         }
         for stored in &news.changed {
             self.learn(stored);
@@ -235,7 +235,7 @@ impl Broker {
         });
         let owed = owed.await?;
         let burst = if owed.len() < MANY { 0 } else { BURST };
-        self.0.beside.burst.lock().resize_with(burst, || self.0.saves.promises().begin());
+        self.0.beside.burst.lock().resize_with(burst, || self.0.saves.promises.begin());
         if owed.is_empty() || on("nohandover") {
             return Ok(());
         }

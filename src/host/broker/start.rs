@@ -69,7 +69,7 @@ impl Broker {
         let (saves, index) = (Saves::new(&ctx)?, Index::default());
         Ok(Self(Arc::new(Inner {
             store,
-            folder_work: FolderWork::new(saves.promises()),
+            folder_work: FolderWork::new(&saves.promises),
             updates: Updates::default(),
             saves,
             folders,
@@ -93,7 +93,7 @@ impl Broker {
             replacing: KeyedLock::default(),
             beside: Beside::default(),
             asking: super::Asking::default(),
-            naming: index.naming(),
+            naming: index.naming.clone(),
             index: Mutex::new(index),
             lanes: Mutex::default(),
             doubted: Mutex::default(),
@@ -108,10 +108,10 @@ impl Broker {
     /// known. Blocks on the disk.
     pub fn read_all(&self) -> Result<(), StoreError> {
         for (group, allowed) in self.0.store.allowed()? {
-            self.index().attempts_mut().allow(&group, allowed);
+            self.index().attempts.allow(&group, allowed);
         }
         let late = Mutex::new(Late::default());
-        self.index().attempts_mut().begin_loading();
+        self.index().attempts.begin_loading();
         let (sized, open_ones) = (Once::new(), Once::new());
         let corrupt = self.0.store.scan(&self.0.loading, &|stored| {
             sized.call_once(|| self.index().reserve(self.0.loading.so_far().1));
@@ -131,7 +131,7 @@ impl Broker {
         }
         let (open, settled) = {
             let mut index = self.index();
-            index.attempts_mut().end_loading();
+            index.attempts.end_loading();
             index.count()
         };
         *self.0.noted.lock() = Lines::default();
@@ -269,7 +269,7 @@ impl Broker {
     fn tell_those(&self, group: &Group, asks: &[AskId]) {
         for id in asks.iter().take_while(|_| !self.0.ctx.is_stopping()) {
             // Nobody waits for this, so each single promise goes first.
-            self.0.saves.promises().make_way(1);
+            self.0.saves.promises.make_way(1);
             // Most of them were told by the last run.
             if let Ok(Some(ask)) = self.0.store.read(group, *id)
                 && !delivery::has_told_status(&self.0.folders, &ask).unwrap_or(false)

@@ -250,7 +250,7 @@ impl Broker {
 
     pub(super) fn save(&self, step: &Stepped, now: Time, save: Save) -> Result<(), StoreError> {
         let ask = &step.ask;
-        let allowed = self.0.allow(ask, &step.effects, now)?;
+        let allowed = self.allow(ask, &step.effects, now)?;
         if step.effects.contains(&Effect::Forget) {
             self.0.store.forget(&ask.group, ask.id)?;
             self.tidy_all(ask);

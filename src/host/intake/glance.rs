@@ -66,7 +66,7 @@ impl GroupScanner {
         let (dir, root) = root;
         let stamp = dir.stat_below(&self.tasks).ok();
         if let Some(stamp) = stamp {
-            let is_home = root.device() == stamp.device();
+            let is_home = root.device == stamp.device;
             // A link can lead to another file system, too, but then none is mounted here.
             if is_home || dir.pin(&self.tasks).is_ok() {
                 self.folders.note_home(&self.group, TASKS, is_home);

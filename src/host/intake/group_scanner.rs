@@ -13,7 +13,7 @@ use crate::host::warnings::Warnings;
 use crate::ipc::TASKS;
 use crate::sabotage::on;
 use askd_core::Group;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,7 +51,7 @@ pub(super) struct GroupScanner {
     /// Held while looking.
     alone: tokio::sync::Mutex<()>,
     pub(super) wanted: Mutex<Wanted>,
-    survey: Mutex<Survey>,
+    pub(super) survey: Mutex<Survey>,
     pub(super) glance: Mutex<Glance>,
     /// Another file system is mounted there: it may hang by itself.
     pub(super) is_mounted: AtomicBool,
@@ -93,10 +93,6 @@ impl GroupScanner {
         }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Survey> {
-        self.survey.lock()
-    }
-
     /// Whether the disk of its folder does not answer.
     pub(super) fn hangs(&self, now: Moment) -> bool {
         self.waits.lock().1.is_some_and(|since| now.since(since) >= HANGS)
@@ -126,7 +122,7 @@ impl GroupScanner {
     }
 
     fn is_wanted(&self) -> bool {
-        !self.ctx.is_stopping() && (!self.wanted.lock().is_empty() || !self.lock().queue.is_empty())
+        !self.ctx.is_stopping() && (!self.wanted.lock().is_empty() || !self.survey.lock().queue.is_empty())
     }
 
     /// Finds what can be taken, and takes some of it.
@@ -134,7 +130,7 @@ impl GroupScanner {
         let mut wanted = Some(std::mem::take(&mut *self.wanted.lock()));
         for _ in 0..IN_A_ROW {
             let wanted = wanted.take().filter(|wanted| !wanted.is_empty());
-            if wanted.is_none() && self.lock().queue.is_empty() {
+            if wanted.is_none() && self.survey.lock().queue.is_empty() {
                 return;
             }
             match self.on_disk(move |scanner| Ok(scanner.turn(wanted))).await {
@@ -155,7 +151,7 @@ impl GroupScanner {
 
     /// Lets a request wait, and has it looked at again.
     pub(super) fn hold(self: &Arc<Self>, name: &str) {
-        let pause = self.lock().known.hold(name, self.ctx.clock().monotonic());
+        let pause = self.survey.lock().known.hold(name, self.ctx.clock().monotonic());
         let (scanner, again) = (Arc::clone(self), Wanted::name(name));
         self.ctx.spawn(async move {
             scanner.ctx.clock().sleep(pause).await;

@@ -152,17 +152,14 @@ impl Known {
     /// Whether the request that a cancel means does not exist: a whole pass that began after the cancel was found has
     /// not met it, and no waiting or cut-off file could become it.
     pub(super) fn is_nowhere(&mut self, cancel: &str, request_id: &RequestId) -> bool {
-        let new = || Unmatched { request_id: request_id.clone(), begun: self.begun };
-        let begun = match self.unmatched.get(cancel) {
-            Some(known) => known.begun,
-            None if self.unmatched.len() < MOST_CANCELS => {
-                let met = new();
+        let Some(known) = self.unmatched.get(cancel) else {
+            if self.unmatched.len() < MOST_CANCELS {
+                let met = Unmatched { request_id: request_id.clone(), begun: self.begun };
                 self.unmatched.insert(cancel.to_owned(), met);
-                return false;
             }
-            None => return false,
+            return false;
         };
-        self.ended > begun && self.cut_off < self.ended && self.held.is_empty()
+        self.ended > known.begun && self.cut_off < self.ended && self.held.is_empty()
     }
 
     /// The cancels that wait for this request.

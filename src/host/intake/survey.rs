@@ -92,7 +92,7 @@ impl GroupScanner {
         if on("hang") && self.group.as_str() == "hung" {
             crate::sabotage::hang();
         }
-        let mut survey = self.lock();
+        let mut survey = self.survey.lock();
         let looked = self.look_into(&mut survey, wanted);
         if wanted.folder {
             let now = self.ctx.clock().monotonic();
@@ -182,7 +182,7 @@ impl GroupScanner {
     fn tidy(&self, folder: &Dir, signs: &[String]) -> io::Result<()> {
         let long_ago = (self.ctx.clock().now() - TIDY_AFTER).as_millis() / 1000;
         for name in signs {
-            if folder.stat(name)?.is_some_and(|stamp| stamp.is_plain() && stamp.modified().0 < long_ago) {
+            if folder.stat(name)?.is_some_and(|stamp| stamp.plain && stamp.modified.0 < long_ago) {
                 folder.remove(name)?;
             }
         }
@@ -208,7 +208,7 @@ impl GroupScanner {
             None => false,
         };
         let crowded = survey.crowded;
-        if stamp.bytes() == 0 && stamp.is_plain() {
+        if stamp.bytes == 0 && stamp.plain {
             self.leave(name, &stamp, &mut survey.known, Verdict::Untyped, settled, crowded);
             return Ok(());
         }
@@ -243,7 +243,7 @@ impl GroupScanner {
             }
             Some(kind) => {
                 let cancel = kind == Kinds::CANCEL;
-                let (modified, changed) = (stamp.modified(), stamp.changed());
+                let (modified, changed) = (stamp.modified, stamp.changed);
                 let candidate = Candidate { cancel, modified, name: name.to_owned(), changed };
                 survey.queue.insert(candidate, peek.request_id.filter(|_| cancel && !peek.torn));
                 survey.read = Some((name.to_owned(), stamp, bytes));

@@ -64,22 +64,22 @@ impl GroupScanner {
             }
             Ok(()) | Err(_) => {}
         }
-        if !self.lock().queue.is_empty() && !self.broker.has_loaded(&self.group) && !on("unread") {
+        if !self.survey.lock().queue.is_empty() && !self.broker.has_loaded(&self.group) && !on("unread") {
             if let Err(error) = self.show_as_seen() {
                 tracing::warn!(group = %self.group, %error, "requests wait until the stored questions are read, and their agents cannot be told");
             }
             return Turn::Waits;
         }
-        let mut survey = self.lock();
+        let mut survey = self.survey.lock();
         let (next, read) = (survey.queue.pop_first(), survey.read.take());
         drop(survey);
         let Some((Candidate { name, changed, .. }, cancels)) = next else { return Turn::Nothing };
         if self.ctx.is_stopping() {
             return Turn::Nothing;
         }
-        let unknown = |id: &RequestId| !self.broker.knows(&self.group, id);
+        let unknown = |id: &RequestId| self.broker.of_request(&self.group, id).is_none();
         if let Some(id) = cancels.as_ref().filter(|id| unknown(id))
-            && !self.lock().known.is_nowhere(&name, id)
+            && !self.survey.lock().known.is_nowhere(&name, id)
         {
             return Turn::Taken;
         }
@@ -105,11 +105,11 @@ impl GroupScanner {
     /// Claims what is to be asked, so that no client takes it back, and tells each waiter that its request was seen.
     fn show_as_seen(&self) -> io::Result<()> {
         let waits = |candidate: &&Candidate| !candidate.cancel && !candidate.name.starts_with(CLAIMED);
-        let waiting: Vec<Candidate> = self.lock().queue.keys().filter(waits).cloned().collect();
+        let waiting: Vec<Candidate> = self.survey.lock().queue.keys().filter(waits).cloned().collect();
         for candidate in waiting {
             let name = claimed_name();
             let claimed = self.claim(&candidate.name, &name, None)?;
-            let mut survey = self.lock();
+            let mut survey = self.survey.lock();
             survey.queue.remove(&candidate);
             survey.known.forget(&candidate.name);
             if let Some((message, ..)) = claimed {
@@ -147,7 +147,7 @@ impl GroupScanner {
 
     fn taken(self: &Arc<Self>, name: &str, taken: Taken) -> Turn {
         match taken {
-            Taken::Done => self.lock().known.forget(name),
+            Taken::Done => self.survey.lock().known.forget(name),
             Taken::Later => self.hold(name),
         }
         Turn::Taken
@@ -155,7 +155,7 @@ impl GroupScanner {
 
     /// A cancel may have come before its request.
     fn wake_cancels(&self, request_id: &RequestId) {
-        let cancels = self.lock().known.cancels_of(request_id);
+        let cancels = self.survey.lock().known.cancels_of(request_id);
         for cancel in cancels {
             self.wanted.lock().add(Wanted::name(&cancel));
         }
@@ -184,7 +184,7 @@ impl GroupScanner {
                 Err(_) => Taken::Later,
             },
             Err(rejection) => {
-                let request_id = peek.request_id.filter(|id| !self.broker.knows(&self.group, id));
+                let request_id = peek.request_id.filter(|id| self.broker.of_request(&self.group, id).is_none());
                 self.reject(request_id, peek.op_code, rejection, Some((&name, bytes))).await
             }
         };

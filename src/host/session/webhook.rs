@@ -47,15 +47,15 @@ async fn post(ctx: &Ctx, webhook: &Webhook, id: &str, body: String) -> Result<()
     let timestamp = (ctx.clock().now().as_millis() / 1_000).to_string();
     let signed = format!("{id}.{timestamp}.{body}");
     let signatures: Option<Vec<String>> = keys.iter().map(|key| signature(key, &signed)).collect();
-    let mut http = client_for(webhook.url().as_str()).redirect(Policy::none());
-    if !webhook.is_private() {
+    let mut http = client_for(webhook.url.as_str()).redirect(Policy::none());
+    if !webhook.private {
         http =
             http.dns_resolver(Arc::new(PublicOnly { otherwise: "if that is meant, write private = true beside it" }));
     }
     let call = http
         .build()
         .map_err(|error| root_cause(&error))?
-        .post(webhook.url().clone())
+        .post(webhook.url.clone())
         .header("content-type", "application/json")
         .header("webhook-id", id)
         .header("webhook-timestamp", timestamp)

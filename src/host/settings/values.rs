@@ -190,16 +190,12 @@ pub(super) fn secret<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Secret
 /// A secret that the platform signs with, and while it is being replaced the one before it: both are good.
 #[derive(Clone, Default)]
 pub struct Secrets {
-    newest: SecretString,
+    /// The one that askd itself uses.
+    pub newest: SecretString,
     earlier: Option<SecretString>,
 }
 
 impl Secrets {
-    /// The one that askd itself uses.
-    pub fn newest(&self) -> &SecretString {
-        &self.newest
-    }
-
     /// The newest first.
     pub fn all(&self) -> impl Iterator<Item = &SecretString> {
         std::iter::once(&self.newest).chain(&self.earlier)

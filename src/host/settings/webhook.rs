@@ -15,9 +15,11 @@ const KEY: std::ops::RangeInclusive<usize> = 24..=64;
 /// Where a session is started or stopped by a signed call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Webhook {
-    url: Url,
+    /// Where it leads.
+    pub url: Url,
     secret_file: PathBuf,
-    private: bool,
+    /// Whether its name may lead to a private address. One that stands in the URL itself is allowed.
+    pub private: bool,
 }
 
 impl Webhook {
@@ -41,19 +43,9 @@ impl Webhook {
         webhook.keys().map(|_| webhook)
     }
 
-    /// Where it leads.
-    pub fn url(&self) -> &Url {
-        &self.url
-    }
-
     /// The host that is called.
     pub fn host(&self) -> &str {
         self.url.host_str().unwrap_or_default()
-    }
-
-    /// Whether its name may lead to a private address. One that stands in the URL itself is allowed.
-    pub fn is_private(&self) -> bool {
-        self.private
     }
 
     /// The keys, each of which signs: one a line, so that a new one can be added before the old one goes.

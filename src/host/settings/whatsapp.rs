@@ -47,7 +47,7 @@ impl WhatsappSettings {
         let needed = [
             ("phone_number_id", number.as_str(), NUMBER),
             ("access_token", self.access_token.expose_secret(), ACCESS_TOKEN),
-            ("app_secret", self.app_secrets.newest().expose_secret(), APP_SECRET),
+            ("app_secret", self.app_secrets.newest.expose_secret(), APP_SECRET),
             ("verify_token", self.verify_token.expose_secret(), VERIFY_TOKEN),
         ];
         if needed.iter().all(|(_, value, _)| value.is_empty()) {

@@ -79,7 +79,7 @@ impl Dir {
 const READING: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 fn read(file: File, stamp: Stamp, limit: usize) -> Result<(Vec<u8>, Stamp), ReadError> {
-    let mut bytes = Vec::with_capacity(usize::try_from(stamp.bytes()).unwrap_or(limit));
+    let mut bytes = Vec::with_capacity(usize::try_from(stamp.bytes).unwrap_or(limit));
     file.take(limit as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > limit {
         return Err(ReadError::TooLarge { bytes: bytes.len() as u64, limit });
@@ -107,8 +107,8 @@ fn check(pin: &OwnedFd, limit: usize, names: Names) -> Result<Stamp, ReadError> 
         return Err(ReadError::NotPlain("it has a second name, or none any more"));
     }
     let stamp = Stamp::of(&stat);
-    if stamp.bytes() > limit as u64 {
-        return Err(ReadError::TooLarge { bytes: stamp.bytes(), limit });
+    if stamp.bytes > limit as u64 {
+        return Err(ReadError::TooLarge { bytes: stamp.bytes, limit });
     }
     Ok(stamp)
 }

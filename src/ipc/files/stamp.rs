@@ -8,12 +8,17 @@ use std::path::Path;
 /// Which file it is and how it was left: if two stamps are equal, nothing was written in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Stamp {
-    plain: bool,
-    device: u64,
+    /// Whether it is a plain file: no folder, link, FIFO or device.
+    pub plain: bool,
+    /// The device it lies on.
+    pub device: u64,
     inode: u64,
-    bytes: u64,
-    modified: (i64, u64),
-    changed: (i64, u64),
+    /// Its size.
+    pub bytes: u64,
+    /// When its content last changed: seconds and nanoseconds since the Unix epoch.
+    pub modified: (i64, u64),
+    /// When its content, name or mode last changed, as a pair of the same kind.
+    pub changed: (i64, u64),
 }
 
 impl Stamp {
@@ -39,31 +44,6 @@ impl Stamp {
     /// The same of what is at that path itself, a link too.
     pub fn of_place(path: &Path) -> io::Result<Self> {
         Ok(Self::of(&sys::lstat(path)?))
-    }
-
-    /// Whether it is a plain file: no folder, link, FIFO or device.
-    pub fn is_plain(&self) -> bool {
-        self.plain
-    }
-
-    /// Its size in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// When its content last changed: seconds and nanoseconds since the Unix epoch.
-    pub fn modified(&self) -> (i64, u64) {
-        self.modified
-    }
-
-    /// When its content, name or mode last changed, as a pair of the same kind.
-    pub fn changed(&self) -> (i64, u64) {
-        self.changed
-    }
-
-    /// The device it lies on.
-    pub fn device(&self) -> u64 {
-        self.device
     }
 
     /// Whether both are one file with the same content, whatever its name.

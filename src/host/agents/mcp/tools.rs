@@ -97,7 +97,7 @@ impl Mcp {
                     self.clock().sleep(SOON).await;
                 }
                 Submitted::InDoubt => return Err((failed("undeliverable", wording::MAY_BE_ASKED), Some(id))),
-                Submitted::NotStored if agents.broker.knows(group, &id) => {
+                Submitted::NotStored if agents.broker.of_request(group, &id).is_some() => {
                     return Err((failed("undeliverable", wording::MAY_BE_ASKED), Some(id)));
                 }
                 Submitted::NotYet => return Err(refused("undeliverable", wording::NOT_CLEAR_YET.to_owned())),

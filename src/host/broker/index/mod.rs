@@ -61,7 +61,7 @@ pub(super) struct Index {
     deadlines: Ordered,
     pages: Pages,
     chats: Chats,
-    attempts: Attempts,
+    pub(super) attempts: Attempts,
     groups: Groups,
     /// How far the clock had been set at different times.
     clocks: Vec<i64>,
@@ -71,7 +71,8 @@ pub(super) struct Index {
     lying: HashMap<AskId, Lying>,
     /// They are being stored for the first time, so no list has them yet.
     unstored: HashSet<AskId>,
-    naming: Naming,
+    /// How it names asks.
+    pub(super) naming: Naming,
 }
 
 /// What an ask can be looked up by, as it stands in the tables.
@@ -146,11 +147,6 @@ impl Index {
             self.clocks.len() - 1
         });
         u32::try_from(number).unwrap_or(u32::MAX)
-    }
-
-    /// How it names asks.
-    pub(super) fn naming(&self) -> Naming {
-        self.naming.clone()
     }
 
     /// Makes room for so many asks at once: tables that grow leave behind what they held before.
@@ -303,16 +299,6 @@ impl Index {
     /// The asks that have to follow a clock that was set.
     pub(super) fn counting_time(&self) -> Vec<AskId> {
         self.entries.iter().filter(|entry| entry.counts_time).map(Entry::id).collect()
-    }
-
-    /// What is known of attempts.
-    pub(super) const fn attempts(&self) -> &Attempts {
-        &self.attempts
-    }
-
-    /// The same, to be changed.
-    pub(super) const fn attempts_mut(&mut self) -> &mut Attempts {
-        &mut self.attempts
     }
 
     /// What of these questions was asked as often as it may be, and how often that was at most.

@@ -202,12 +202,12 @@ impl World {
             What::Loaded => {
                 self.index = Index::default();
                 self.answers.clear();
-                self.index.attempts_mut().begin_loading();
+                self.index.attempts.begin_loading();
                 // In no order of time.
                 for ask in self.asks.values().rev() {
                     self.index.insert(ask, 0);
                 }
-                self.index.attempts_mut().end_loading();
+                self.index.attempts.end_loading();
             }
         }
     }

@@ -6,7 +6,7 @@
 use super::pace::Pace;
 use crate::host::outgoing::client_for;
 use crate::host::settings::SlackSettings;
-use crate::host::standing::{Problem, Standing};
+use crate::host::standing::Standing;
 use askd_core::wording;
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::redirect::Policy;
@@ -64,12 +64,12 @@ impl From<reqwest::Error> for CallError {
 /// Calls the Web API of one workspace.
 #[derive(Debug)]
 pub(super) struct Client {
-    http: reqwest::Client,
+    pub(super) http: reqwest::Client,
     api_url: String,
     bot_token: SecretString,
     pace: Arc<Pace>,
     /// Whether the last call as the bot got a usable answer, and the token was good.
-    standing: Standing,
+    pub(super) standing: Standing,
 }
 
 impl Client {
@@ -77,11 +77,6 @@ impl Client {
         let http = client_for(&settings.api_url).redirect(Policy::none()).build()?;
         let (api_url, bot_token) = (settings.api_url.clone(), settings.bot_token.clone());
         Ok(Self { http, api_url, bot_token, pace, standing: Standing::default() })
-    }
-
-    /// The connections that the calls use.
-    pub(super) fn http(&self) -> &reqwest::Client {
-        &self.http
     }
 
     /// Calls a method that writes. `chat` is empty for methods that concern no chat.
@@ -115,18 +110,8 @@ impl Client {
         self.call(&self.bot_token, method, chat, self.http.get(url)).await
     }
 
-    /// What keeps calls as the bot from working.
-    pub(super) fn problem(&self) -> Option<Problem> {
-        self.standing.problem()
-    }
-
-    /// Whether calls as the bot work.
-    pub(super) fn standing(&self) -> &Standing {
-        &self.standing
-    }
-
     fn note(&self, result: Result<(), &CallError>) {
-        let now = self.pace.clock().now();
+        let now = self.pace.clock.now();
         match result {
             Err(CallError::RateLimited(_)) => {}
             Err(error @ (CallError::NotSent | CallError::Unknown(_))) => {
@@ -158,7 +143,7 @@ impl Client {
     ) -> Result<R, CallError> {
         let _turn = self.pace.call(method, chat).await.map_err(CallError::RateLimited)?;
         let answer = Box::pin(answer(request.bearer_auth(token.expose_secret())));
-        let answer = self.pace.clock().timeout(CALL_TIMEOUT, answer).await;
+        let answer = self.pace.clock.timeout(CALL_TIMEOUT, answer).await;
         let too_late = || CallError::Unknown(format!("no answer within {} s", CALL_TIMEOUT.as_secs()));
         let answer = answer.unwrap_or_else(|| Err(too_late()));
         if std::ptr::eq(token, &raw const self.bot_token) {

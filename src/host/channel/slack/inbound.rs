@@ -27,8 +27,8 @@ const REMEMBERED: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4_095);
 /// Takes in what people do. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct Inbound {
-    slack: Slack,
-    broker: Broker,
+    pub(super) slack: Slack,
+    pub(super) broker: Broker,
     /// The interactions and events that came before, so that a second copy does not tell people twice. Decisions do
     /// not depend on it.
     seen: Arc<Mutex<LruCache<String, ()>>>,
@@ -61,14 +61,6 @@ impl Modal {
 impl Inbound {
     pub(super) fn new(slack: Slack, broker: Broker) -> Self {
         Self { slack, broker, seen: Arc::new(Mutex::new(LruCache::new(REMEMBERED))) }
-    }
-
-    pub(super) fn broker(&self) -> &Broker {
-        &self.broker
-    }
-
-    pub(super) fn slack(&self) -> &Slack {
-        &self.slack
     }
 
     /// Takes in an interaction or an event, and says what the acknowledgement holds. Returns in time for Slack, even if it

@@ -156,7 +156,7 @@ impl Slack {
         let call = || async {
             let _noted = client.post::<IgnoredAny>("auth.test", "", &json!({})).await;
         };
-        notice_its_return(self.clock(), client.standing(), call).await;
+        notice_its_return(self.clock(), &client.standing, call).await;
     }
 
     /// Logs a failure of `auth.test`, unless it was the last one already.

@@ -29,14 +29,14 @@ type MethodAndChat = (String, String);
 /// When something may be sent.
 #[derive(Debug)]
 pub(super) struct Pace {
-    clock: Clock,
+    pub(super) clock: Clock,
     every: Duration,
     chats: Mutex<HashMap<String, Arc<Chat>>>,
     calls: KeyedLock<MethodAndChat>,
     /// Until when Slack wants no such call.
     limits: Mutex<HashMap<MethodAndChat, Moment>>,
     /// What all daemons keep together, if there are several.
-    rates: Option<Arc<dyn Rates>>,
+    pub(super) rates: Option<Arc<dyn Rates>>,
 }
 
 #[derive(Debug)]
@@ -70,15 +70,6 @@ impl Pace {
     pub(super) fn new(every: Duration, clock: Clock, rates: Option<Arc<dyn Rates>>) -> Self {
         let rates = rates.filter(|_| !on("ownrates"));
         Self { clock, every, chats: Mutex::default(), calls: KeyedLock::default(), limits: Mutex::default(), rates }
-    }
-
-    /// What daemons share, if there are several.
-    pub(super) fn shared(&self) -> Option<Arc<dyn Rates>> {
-        self.rates.clone()
-    }
-
-    pub(super) fn clock(&self) -> &Clock {
-        &self.clock
     }
 
     fn chat(&self, name: &str) -> Arc<Chat> {

@@ -133,7 +133,7 @@ impl Channel for Slack {
     }
 
     fn problem(&self) -> Option<Problem> {
-        self.0.client.problem().or_else(|| self.0.socket.problem())
+        self.0.client.standing.problem().or_else(|| self.0.socket.problem())
     }
 }
 

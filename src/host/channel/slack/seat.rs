@@ -21,7 +21,7 @@ pub(super) struct Seat {
 
 impl Seat {
     pub(super) fn of(slack: &Slack) -> Self {
-        Self { rates: slack.0.pace.shared(), ctx: slack.0.ctx.clone() }
+        Self { rates: slack.0.pace.rates.clone(), ctx: slack.0.ctx.clone() }
     }
 
     fn clock(&self) -> &Clock {

@@ -68,16 +68,16 @@ struct Envelope<P> {
 
 /// Keeps a connection until the daemon stops. What is in hand then is still stored and acknowledged.
 pub(super) async fn run(inbound: &Inbound, app_token: &SecretString) {
-    let (ctx, clock) = (&inbound.slack().0.ctx, inbound.slack().clock());
-    let standing = &inbound.slack().0.socket;
+    let (ctx, clock) = (&inbound.slack.0.ctx, inbound.slack.clock());
+    let standing = &inbound.slack.0.socket;
     let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
-    let seat = Seat::of(inbound.slack());
+    let seat = Seat::of(&inbound.slack);
     loop {
         if !seat.taken().await {
             return;
         }
         let connected = tokio::select! {
-            connected = connect(inbound.slack(), app_token) => connected,
+            connected = connect(&inbound.slack, app_token) => connected,
             () = ctx.stopping() => return,
         };
         let pause = match connected {
@@ -113,7 +113,7 @@ async fn connect(slack: &Slack, app_token: &SecretString) -> Result<Socket, Call
     let client = &slack.0.client;
     let connection: Connection = client.post_as_app(app_token, "apps.connections.open").await?;
     let unknown = |what: &str| CallError::Unknown(what.to_owned());
-    let upgraded = slack.clock().timeout(CONNECT_TIMEOUT, upgrade(client.http(), &connection.url)).await;
+    let upgraded = slack.clock().timeout(CONNECT_TIMEOUT, upgrade(&client.http, &connection.url)).await;
     let upgraded = upgraded.ok_or_else(|| unknown("connecting took too long"))??;
     let upgraded = upgraded.ok_or_else(|| unknown("the WebSocket was not accepted"))?;
     let limits = WebSocketConfig::default().max_message_size(Some(MAX_MESSAGE)).max_frame_size(Some(MAX_MESSAGE));
@@ -141,7 +141,7 @@ async fn upgrade(http: &reqwest::Client, url: &str) -> Result<Option<reqwest::Up
 /// Reads until the connection ends, and says why it did. Acknowledgements leave in any order.
 async fn listen(inbound: &Inbound, mut socket: Socket, lost: impl Future<Output = ()>) -> String {
     let mut lost = pin!(lost);
-    let (ctx, clock) = (&inbound.slack().0.ctx, inbound.slack().clock());
+    let (ctx, clock) = (&inbound.slack.0.ctx, inbound.slack.clock());
     let (acks, mut stored) = mpsc::channel::<Value>(MAX_IN_HAND);
     let (mut heard, mut pinged) = (clock.monotonic(), clock.monotonic());
     let reason = loop {
@@ -220,7 +220,7 @@ fn receive(inbound: &Inbound, text: &str, acks: &mpsc::Sender<Value>) -> Option<
         return None;
     };
     let receiver = inbound.clone();
-    inbound.slack().0.ctx.serve(async move {
+    inbound.slack.0.ctx.serve(async move {
         // Slack warns the person if an envelope is not acknowledged.
         match receiver.take_in(envelope.payload.unwrap_or_default()).await {
             Ok(None) => drop(ack.send(json!({"envelope_id": id}))),

@@ -49,7 +49,7 @@ impl Platform for Arc<WebhookState> {
         let header = |name: &str| headers.get(name)?.to_str().ok().map(str::to_owned);
         let signature = header(Verifier::SLACK_SIGNED_HASH_HEADER).ok_or("not signed")?;
         let timestamp = header(Verifier::SLACK_SIGNED_TIMESTAMP).ok_or("not signed")?;
-        if is_recent(&timestamp, self.inbound.slack().clock().now().as_millis()) {
+        if is_recent(&timestamp, self.inbound.slack.clock().now().as_millis()) {
             Ok((signature, timestamp))
         } else {
             Err("not of the last five minutes")
@@ -63,7 +63,7 @@ impl Platform for Arc<WebhookState> {
             verifier.verify(signature, text, timestamp).is_ok()
         };
         // A reload changes them, so that a secret is replaced without a moment in which clicks are refused.
-        let settings = self.inbound.broker().settings();
+        let settings = self.inbound.broker.settings();
         let now = settings.slack.as_ref().and_then(SlackSettings::signing_secrets);
         now.unwrap_or(&self.secrets).all().any(made) || on("oldsecret") && self.secrets.all().any(made)
     }

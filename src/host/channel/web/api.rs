@@ -125,7 +125,7 @@ impl Call {
     }
 
     async fn apply(&self, event: Event) -> Result<Json<View>, Problem> {
-        let id = if self.caller.only().is_some() { self.ask().await?.id } else { self.id().await? };
+        let id = if self.caller.groups.is_some() { self.ask().await?.id } else { self.id().await? };
         self.apply_to(id, event).await
     }
 
@@ -167,7 +167,7 @@ async fn trail(call: Call) -> Result<Json<Value>, Problem> {
 
 /// How the daemon is, and what an operator has to do.
 async fn status(State(inbox): State<Inbox>, Extension(caller): Extension<Caller>) -> Result<Json<Report>, Problem> {
-    if caller.only().is_some() {
+    if caller.groups.is_some() {
         let detail = "This is about all groups, and you see only some of them.";
         return Err(Problem::new(StatusCode::FORBIDDEN, "Not for you", detail));
     }

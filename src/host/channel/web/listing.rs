@@ -29,7 +29,7 @@ pub(super) struct Listing {
 impl Listing {
     /// Reads these parameters; the error is a sentence that names the wrong one.
     pub(super) fn of(parameters: &[(String, String)], caller: &Caller) -> Result<Self, String> {
-        let filter = Filter { only: caller.only(), ..Filter::default() };
+        let filter = Filter { only: caller.groups.clone(), ..Filter::default() };
         let mut listing = Self { filter, limit: LIMIT, after: None };
         for (position, (name, value)) in parameters.iter().enumerate() {
             if parameters[..position].iter().any(|(before, _)| before == name) {

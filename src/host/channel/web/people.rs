@@ -34,11 +34,11 @@ pub struct People {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Caller {
     /// `None`: the operator.
-    name: Option<String>,
+    pub(super) name: Option<String>,
     /// All that they see; `None`: every group.
-    groups: Option<Arc<BTreeSet<Group>>>,
+    pub(super) groups: Option<Arc<BTreeSet<Group>>>,
     /// The hash of the token that they gave; `None`: a proxy named them.
-    token: Option<Digest>,
+    pub(super) token: Option<Digest>,
 }
 
 fn hash(token: &str) -> Digest {
@@ -57,21 +57,6 @@ impl Caller {
     /// Whether it is the operator, by the inbox token.
     pub(super) fn is_operator(&self) -> bool {
         self.name.is_none()
-    }
-
-    /// The groups that this person is limited to.
-    pub(super) fn only(&self) -> Option<Arc<BTreeSet<Group>>> {
-        self.groups.clone()
-    }
-
-    /// Who it is; `None`: the operator.
-    pub(super) fn name(&self) -> Option<String> {
-        self.name.clone()
-    }
-
-    /// The hash of their token; `None`: a proxy named them.
-    pub(super) fn token(&self) -> Option<Digest> {
-        self.token
     }
 
     /// As who answers are recorded.
@@ -170,5 +155,7 @@ pub(super) async fn me(State(inbox): State<Inbox>, request: Request) -> Result<J
     }
     let name = caller.as_ref().map(|caller| caller.name.as_deref().unwrap_or("operator"));
     let push_key = caller.as_ref().and_then(|_| inbox.push.key());
-    Ok(Json(json!({"name": name, "groups": caller.as_ref().and_then(Caller::only), "push_key": push_key})))
+    Ok(Json(
+        json!({"name": name, "groups": caller.as_ref().and_then(|caller| caller.groups.clone()), "push_key": push_key}),
+    ))
 }

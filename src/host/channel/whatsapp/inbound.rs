@@ -151,7 +151,7 @@ async fn refuse_stranger(broker: &Broker, message: &Message, ids: &[String]) -> 
         Named::One(id) if code.parse::<ShortId>().is_ok() => Some(id),
         _ => None,
     };
-    let quoted = message.quotes.as_deref().and_then(|quoted| broker.of_message(quoted));
+    let quoted = message.quotes.as_deref().and_then(|quoted| broker.by_message("", quoted));
     let Some(id) = quoted.or_else(named) else { return Ok(()) };
     let Some(ask) = load(broker, id).await? else { return Ok(()) };
     let Some(route) = ask.shown_on(ChannelName::WHATSAPP) else { return Ok(()) };
@@ -178,7 +178,7 @@ impl Incoming<'_> {
         let said = if let Body::Text(said) = &self.message.body { said } else { "" };
         let quoted = self.message.quotes.as_deref();
         let contacts = &self.channel.0.contacts;
-        let post_of = quoted.and_then(|quoted| self.broker.of_message(quoted));
+        let post_of = quoted.and_then(|quoted| self.broker.by_message("", quoted));
         let about = quoted.and_then(|quoted| contacts.about(quoted));
         let (message, at, overtaken) = (self.message, self.at, self.overtaken);
         Reader { message, at, overtaken, said, post_of, about, clock_ahead: contacts.clock_ahead() }

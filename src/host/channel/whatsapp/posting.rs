@@ -56,7 +56,7 @@ impl Channel for Whatsapp {
         let question = ask.content.questions.get(part).filter(|_| !ask.is_blocked());
         let taps = question.zip(texts.last());
         let taps = taps
-            .and_then(|(question, text)| taps::interactive(ask.id, part, question, text, self.app_secrets().newest()));
+            .and_then(|(question, text)| taps::interactive(ask.id, part, question, text, &self.app_secrets().newest));
         // A repetition says everything again; after a refusal only the rest is sent.
         let begun = self.0.begun.lock().remove(&key);
         let mut accepted = begun.filter(|_| !repeated).unwrap_or_default();

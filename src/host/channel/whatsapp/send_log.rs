@@ -90,7 +90,7 @@ impl SendLog {
 
     /// Whether the message may have left. In doubt it may.
     pub(super) fn may_have_left(&self, message: &CallbackData) -> bool {
-        !self.0.was_whole() || attempt(message).is_some_and(|attempt| self.0.get().begun.contains_key(&attempt))
+        !self.0.whole || attempt(message).is_some_and(|attempt| self.0.get().begun.contains_key(&attempt))
     }
 }
 

@@ -22,7 +22,8 @@ pub(super) struct StateFile<T> {
     number: String,
     /// The state of other numbers, as it was found.
     others: BTreeMap<String, Value>,
-    whole: bool,
+    /// Whether the document was there, and nothing of it was damaged.
+    pub(super) whole: bool,
     kept: Mutex<Kept<T>>,
     /// The count of changes that are on stable storage.
     written: tokio::sync::Mutex<u64>,
@@ -70,11 +71,6 @@ impl<T: Clone + Default + Serialize + DeserializeOwned + Send + 'static> StateFi
             file.writing(file.get().clone())()?;
         }
         Ok(file)
-    }
-
-    /// Whether the document was there, and nothing of it was damaged.
-    pub(super) fn was_whole(&self) -> bool {
-        self.whole
     }
 
     /// The state, to look at.

@@ -58,7 +58,7 @@ impl Boot {
             if root.remove(CLEAN)? {
                 root.sync()?;
             }
-            let device = root.stamp()?.device();
+            let device = root.stamp()?.device;
             let id = format!("{} {device} {}", boot_id(), era.as_deref().unwrap_or_default());
             Ok(Self { id: id.trim_end().to_owned(), clean, era })
         };

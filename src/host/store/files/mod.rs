@@ -362,7 +362,7 @@ impl Store for Files {
             let mut kept = Vec::new();
             for name in folder.names()? {
                 if let Some(stamp) = folder.stat(&name)? {
-                    kept.push((stamp.modified(), name, stamp.bytes()));
+                    kept.push((stamp.modified, name, stamp.bytes));
                 }
             }
             kept.sort();

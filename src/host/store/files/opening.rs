@@ -53,7 +53,7 @@ impl Files {
         let mut store = Self {
             path: path.to_owned(),
             boot,
-            began: stamp.map_or((0, 0), |stamp| stamp.modified()),
+            began: stamp.map_or((0, 0), |stamp| stamp.modified),
             writable: RwLock::new(true),
             root,
             folders: Default::default(),

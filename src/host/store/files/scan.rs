@@ -207,7 +207,7 @@ impl Files {
         let damaged = if name.starts_with(".tmp-") {
             let stamp = folder.asks.stat(&name).ok().flatten();
             // A later one belongs to a save that is under way.
-            if stamp.is_none_or(|stamp| stamp.modified() >= self.began) {
+            if stamp.is_none_or(|stamp| stamp.modified >= self.began) {
                 return Ok(None);
             }
             None

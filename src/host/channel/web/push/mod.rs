@@ -128,7 +128,7 @@ impl Push {
         .await;
         let (clock, mut due) = (self.0.ctx.clock(), None);
         loop {
-            if told.is_changed() && due.is_none() && !self.0.devices.is_empty() {
+            if told.changed && due.is_none() && !self.0.devices.is_empty() {
                 due = Some(clock.monotonic() + STORED_AFTER);
             }
             let heard = tokio::select! {
@@ -160,7 +160,7 @@ impl Push {
 
     /// Stores of which asks browsers were told.
     async fn keep(&self, told: &mut Told) {
-        if !told.is_changed() {
+        if !told.changed {
             return;
         }
         let (push, told) = (self.clone(), told.take_changes());
@@ -366,7 +366,7 @@ pub(super) async fn subscribe(
     }
     address::allowed(&subscription.endpoint, &settings.web.push_hosts).map_err(wrong)?;
     subscription.seal(b"").map_err(|_| wrong("keys are not those of a browser"))?;
-    let (clock, person, token) = (inbox.ctx.clock(), caller.name(), caller.token());
+    let (clock, person, token) = (inbox.ctx.clock(), caller.name, caller.token);
     let (since, joined) = (clock.now(), Some(clock.monotonic()));
     let device = Device { person, token, since, joined, seen: since, subscription };
     stored(tokio::task::spawn_blocking(move || push.0.devices.add(&device)).await)
@@ -384,7 +384,7 @@ pub(super) async fn unsubscribe(
     body: Result<Json<Object<Endpoint>>, JsonRejection>,
 ) -> Result<StatusCode, Problem> {
     let Json(Object(Endpoint { endpoint })) = body?;
-    let (push, person) = (inbox.push, caller.name());
+    let (push, person) = (inbox.push, caller.name);
     let theirs = move |known: &Device| known.subscription.endpoint == endpoint && known.person == person;
     stored(tokio::task::spawn_blocking(move || push.0.devices.remove(theirs)).await)
 }

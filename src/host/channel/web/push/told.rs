@@ -14,7 +14,7 @@ const MOST: usize = 10_000;
 pub(super) struct Told {
     asks: HashMap<AskId, Option<Moment>>,
     /// Whether the file says something else.
-    changed: bool,
+    pub(super) changed: bool,
 }
 
 impl Told {
@@ -48,10 +48,6 @@ impl Told {
 
     pub(super) fn asks(&self) -> impl Iterator<Item = AskId> {
         self.asks.keys().copied()
-    }
-
-    pub(super) fn is_changed(&self) -> bool {
-        self.changed
     }
 
     /// What is to be stored now.

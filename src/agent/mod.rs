@@ -21,8 +21,7 @@ mod way;
 pub use briefing::{Briefing, Briefings, Found};
 #[cfg(feature = "remote")]
 pub use connection::Connection;
-pub use process::Process;
-pub use waiter::{Look, Waiter};
+pub use waiter::Look;
 pub use way::{OpenCall, Taken, Way, url};
 
 use crate::ipc::files::{Access, Dir, Stamp};

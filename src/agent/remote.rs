@@ -5,6 +5,7 @@
 use super::AgentError;
 use super::connection::{Connection, Failed, WAIT, detail, done};
 use super::waiter::{BLIND_PATIENCE, Look, PATIENCE, TIMEOUT_MS, millis};
+use super::way::{OpenCall, Taken, Work};
 use crate::clock::Moment;
 use crate::ipc::wire::{RENDER_TIMEOUT_MS, RequestFile, ResponseFile, StatusFile, unanswered};
 use crate::random;
@@ -98,26 +99,25 @@ impl Drop for RemoteWaiter {
     }
 }
 
-impl RemoteWaiter {
-    pub(super) fn request_id(&self) -> &RequestId {
+impl OpenCall for RemoteWaiter {
+    fn request_id(&self) -> &RequestId {
         &self.0.request_id
     }
 
-    pub(super) fn is_claimed(&self) -> bool {
+    fn is_claimed(&self) -> bool {
         self.0.seen.lock().claimed
     }
 
-    pub(super) fn is_withdrawn(&self) -> bool {
-        self.0.seen.lock().withdrawn
+    fn stays(&self) -> bool {
+        self.is_claimed()
     }
 
-    /// How long a person still has, if the daemon has said so.
-    pub(super) fn left(&self) -> Option<Duration> {
+    fn left(&self) -> Option<Duration> {
         self.0.seen.lock().answer_by.map(|end| end.since(self.0.at.clock.monotonic()))
     }
 
-    /// What the task has come to. An error ends the wait.
-    pub(super) fn look(&self) -> Result<Look, AgentError> {
+    /// What the task has come to.
+    fn look(&self) -> Result<Look, AgentError> {
         let mut seen = self.0.seen.lock();
         match seen.end.take_if(|end| end.is_err()) {
             Some(Err(error)) => return Err(error),
@@ -128,26 +128,31 @@ impl RemoteWaiter {
         Ok(Look::Waiting(self.0.at.clock.monotonic() + BLIND_PATIENCE))
     }
 
-    /// The response, if it is there, and who has to be told that it was taken.
-    pub(super) fn take(&self) -> Option<(ResponseFile, Arc<Call>)> {
-        let response = self.0.seen.lock().end.as_ref()?.as_ref().ok()?.clone();
-        Some((response, Arc::clone(&self.0)))
+    fn take(&self) -> Result<Option<Taken>, AgentError> {
+        let seen = self.0.seen.lock();
+        let response = seen.end.as_ref().and_then(|end| end.as_ref().ok()).cloned();
+        Ok(response.map(|response| Taken::recorded(response, Arc::clone(&self.0))))
+    }
+
+    fn woken(&self, _give_up: Moment) -> Work<'_, ()> {
+        Box::pin(self.0.at.news())
     }
 
     /// Tells the daemon that this call no longer waits, for as long as it takes.
-    pub(super) fn withdraw(&self) {
+    fn withdraw(&self) -> Result<bool, AgentError> {
         self.0.wish.send_replace(Wish::Withdraw);
+        Ok(false)
     }
 
-    /// Until something is new.
-    pub(super) async fn woken(&self) {
-        self.0.at.news().await;
+    fn is_withdrawn(&self) -> bool {
+        self.0.seen.lock().withdrawn
     }
 
-    /// Until the daemon knows that the outcome was taken.
-    pub(super) async fn finish(&self) -> Result<(), AgentError> {
-        self.0.at.finish(PATIENCE * 2).await;
-        self.look().map(drop)
+    fn finish(&self) -> Work<'_, Result<(), AgentError>> {
+        Box::pin(async {
+            self.0.at.finish(PATIENCE * 2).await;
+            self.look().map(drop)
+        })
     }
 }
 
@@ -366,7 +371,7 @@ mod tests {
             }
         };
         tokio::select! {
-            () = waiter.woken() => {}
+            () = waiter.woken(clock.monotonic()) => {}
             () = passing => {}
         }
         assert!(matches!(waiter.look(), Err(AgentError::Gone(why)) if why == "over"));
@@ -430,16 +435,16 @@ mod tests {
         let waiter = connection.ask(RequestFile::default(), &Handle::current()).unwrap();
         let system = Clock::system();
         for _ in 0..200 {
-            if waiter.take().is_some() {
+            if matches!(waiter.take(), Ok(Some(_))) {
                 break;
             }
             system.sleep(Duration::from_millis(20)).await;
         }
-        assert!(waiter.take().is_some(), "{:?}", waiter.look());
+        assert!(matches!(waiter.take(), Ok(Some(_))), "{:?}", waiter.look());
         hand.advance(RENEW_EVERY);
         for _ in 0..20 {
             system.sleep(Duration::from_millis(20)).await;
-            assert!(waiter.take().is_some() && waiter.look().is_ok());
+            assert!(matches!(waiter.take(), Ok(Some(_))) && waiter.look().is_ok());
         }
     }
 
@@ -457,7 +462,7 @@ mod tests {
         let system = Clock::system();
         let a_moment = || system.sleep(Duration::from_millis(100));
         a_moment().await;
-        waiter.withdraw();
+        assert!(!waiter.withdraw().unwrap());
         a_moment().await;
         assert!(!waiter.is_withdrawn(), "a proxy's 404 says nothing");
         let passing = async {
@@ -467,7 +472,7 @@ mod tests {
             }
         };
         tokio::select! {
-            () = waiter.woken() => {}
+            () = waiter.woken(clock.monotonic()) => {}
             () = passing => {}
         }
         assert!(waiter.look().is_ok() && waiter.is_withdrawn());

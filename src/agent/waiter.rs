@@ -3,7 +3,7 @@
 
 use super::deadline::Deadline;
 use super::process::Process;
-use super::way::Taken;
+use super::way::{OpenCall, Taken, Work};
 use super::{AgentError, Folder, trouble};
 use crate::clock::{Clock, Moment};
 use crate::ipc::files::{ReadError, Stamp};
@@ -100,36 +100,6 @@ impl Waiter {
         Ok(waiter)
     }
 
-    /// Names the response.
-    pub fn request_id(&self) -> &RequestId {
-        &self.request_id
-    }
-
-    /// Whether the daemon has taken the request.
-    pub fn is_claimed(&self) -> bool {
-        self.seen.lock().claimed.is_some()
-    }
-
-    /// Waits for the response and takes it. It stays `.taken-` until [`Taken::done`].
-    pub async fn wait(&self) -> Result<Taken, AgentError> {
-        loop {
-            self.show_life();
-            if let Look::Waiting(give_up) = self.look()? {
-                tokio::select! {
-                    () = self.process.woken() => {}
-                    () = self.clock.sleep_to(give_up.min(self.clock.monotonic() + self.process.look_every())) => {}
-                }
-            } else if let Some(taken) = self.take()? {
-                return Ok(taken);
-            }
-        }
-    }
-
-    /// Shows the daemon that this process lives.
-    pub fn show_life(&self) {
-        self.process.show_life(&self.folder());
-    }
-
     fn folder(&self) -> Arc<Folder> {
         Arc::clone(&self.folder.lock())
     }
@@ -155,36 +125,6 @@ impl Waiter {
         Ok(())
     }
 
-    /// Looks into the folder. It takes nothing but a request that was not claimed in time. An error ends the wait.
-    pub fn look(&self) -> Result<Look, AgentError> {
-        self.follow()?;
-        if self.read()?.is_some() {
-            self.claimed();
-            return Ok(Look::Ready);
-        }
-        let now = self.clock.monotonic();
-        if self.is_waiting_to_be_claimed()? {
-            // A daemon that could not store the request has put it back.
-            self.seen.lock().claimed = None;
-        } else {
-            self.claimed();
-        }
-        let Some(claimed) = self.seen.lock().claimed else {
-            let give_up = self.asked + self.render_timeout;
-            if now < give_up {
-                return Ok(Look::Waiting(give_up));
-            }
-            if self.take_back()? {
-                return Err(AgentError::NotClaimed { place: self.folder().path.display().to_string() });
-            }
-            // It was claimed in this very moment: go on waiting.
-            self.claimed();
-            return Ok(Look::Waiting(now + self.timeout));
-        };
-        let give_up = self.give_up(claimed);
-        if now >= give_up { Err(AgentError::HostSilent) } else { Ok(Look::Waiting(give_up)) }
-    }
-
     fn claimed(&self) {
         self.seen.lock().claimed.get_or_insert_with(|| self.clock.monotonic());
     }
@@ -201,11 +141,6 @@ impl Waiter {
     fn passes(&self) -> Option<Moment> {
         let folder = self.folder();
         self.seen.lock().deadline.passes(&folder, &self.request_id, self.timeout, &self.clock)
-    }
-
-    /// How long a person still has, if the daemon has said so.
-    pub fn left(&self) -> Option<Duration> {
-        self.passes().map(|passes| passes.since(self.clock.monotonic()))
     }
 
     fn request_name(&self) -> String {
@@ -262,9 +197,57 @@ impl Waiter {
         }
         self.read()
     }
+}
+
+impl OpenCall for Waiter {
+    fn request_id(&self) -> &RequestId {
+        &self.request_id
+    }
+
+    fn is_claimed(&self) -> bool {
+        self.seen.lock().claimed.is_some()
+    }
+
+    fn left(&self) -> Option<Duration> {
+        self.passes().map(|passes| passes.since(self.clock.monotonic()))
+    }
+
+    fn show_life(&self) {
+        self.process.show_life(&self.folder());
+    }
+
+    /// Looks into the folder. It takes nothing but a request that was not claimed in time. An error ends the wait.
+    fn look(&self) -> Result<Look, AgentError> {
+        self.follow()?;
+        if self.read()?.is_some() {
+            self.claimed();
+            return Ok(Look::Ready);
+        }
+        let now = self.clock.monotonic();
+        if self.is_waiting_to_be_claimed()? {
+            // A daemon that could not store the request has put it back.
+            self.seen.lock().claimed = None;
+        } else {
+            self.claimed();
+        }
+        let Some(claimed) = self.seen.lock().claimed else {
+            let give_up = self.asked + self.render_timeout;
+            if now < give_up {
+                return Ok(Look::Waiting(give_up));
+            }
+            if self.take_back()? {
+                return Err(AgentError::NotClaimed { place: self.folder().path.display().to_string() });
+            }
+            // It was claimed in this very moment: go on waiting.
+            self.claimed();
+            return Ok(Look::Waiting(now + self.timeout));
+        };
+        let give_up = self.give_up(claimed);
+        if now >= give_up { Err(AgentError::HostSilent) } else { Ok(Look::Waiting(give_up)) }
+    }
 
     /// Takes the response, if it is there. Renaming it first shows the daemon that it was taken.
-    pub fn take(&self) -> Result<Option<Taken>, AgentError> {
+    fn take(&self) -> Result<Option<Taken>, AgentError> {
         let Some(response) = self.read_again()? else { return Ok(None) };
         match self.folder().responses.rename(&response_name(&self.request_id), &taken_name(&self.request_id)) {
             Ok(()) => Ok(Some(Taken::file(response, self.folder(), self.request_id.clone()))),
@@ -274,14 +257,22 @@ impl Waiter {
         }
     }
 
+    fn woken(&self, give_up: Moment) -> Work<'_, ()> {
+        Box::pin(async move {
+            tokio::select! {
+                () = self.process.woken() => {}
+                () = self.clock.sleep_to(give_up.min(self.clock.monotonic() + self.process.look_every())) => {}
+            }
+        })
+    }
+
     /// Whether the question has an outcome that did not come here: its status is gone, and no response came.
-    pub fn is_over(&self) -> bool {
+    fn is_over(&self) -> bool {
         let there = self.folder().responses.stat(&status_name(&self.request_id));
         self.seen.lock().deadline.was_told() && there.is_ok_and(|there| there.is_none())
     }
 
-    /// Withdraws the request: takes it back (`true`), or tells the daemon that this call no longer waits.
-    pub fn withdraw(&self) -> Result<bool, AgentError> {
+    fn withdraw(&self) -> Result<bool, AgentError> {
         // What keeps it from that is told when the folder is written to.
         let _followed = self.follow();
         if self.take_back()? {
@@ -296,8 +287,7 @@ impl Waiter {
         Ok(false)
     }
 
-    /// The process goes, the question stays: see [`Process::leave`].
-    pub fn leave(&self) {
+    fn leave(&self) {
         self.process.leave();
     }
 }
@@ -374,7 +364,7 @@ mod tests {
         scene.says(START, START + MINUTE);
         scene.waits_for(MINUTE + PATIENCE);
         // The waiting call ends the same way, and nothing is deleted.
-        assert!(matches!(scene.waiter.wait().await, Err(AgentError::HostSilent)));
+        assert!(matches!((&scene.waiter as &dyn OpenCall).wait().await, Err(AgentError::HostSilent)));
     }
 
     #[test]

@@ -3,16 +3,18 @@
 
 #[cfg(feature = "remote")]
 use super::connection::Connection;
+use super::process::Process;
 #[cfg(feature = "remote")]
-use super::remote::{Call, RemoteWaiter};
-use super::{AgentError, Folder, Look, Process, Waiter, find};
-use crate::clock::Clock;
+use super::remote::Call;
+use super::waiter::{Look, Waiter};
+use super::{AgentError, Folder, find};
+use crate::clock::{Clock, Moment};
 use crate::ipc::wire::{RequestFile, ResponseFile};
 use crate::ipc::{response_name, taken_name};
 use askd_core::RequestId;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,7 +36,7 @@ pub fn url(named: Option<&Path>, variable: impl Fn(&str) -> Option<String>) -> R
 #[derive(Debug)]
 pub struct Way {
     clock: Clock,
-    process: Arc<Process>,
+    pub(super) process: Arc<Process>,
     by: By,
 }
 
@@ -74,7 +76,7 @@ impl Way {
         &mut self,
         request: RequestFile,
         variable: impl Fn(&str) -> Option<String>,
-    ) -> Result<OpenCall, AgentError> {
+    ) -> Result<Box<dyn OpenCall>, AgentError> {
         match &mut self.by {
             By::Folder { named, found } => {
                 let folder = match found.take().filter(|folder| folder.is_current()) {
@@ -82,11 +84,10 @@ impl Way {
                     None => Arc::new(find(named.as_deref(), variable)?),
                 };
                 *found = Some(Arc::clone(&folder));
-                Waiter::ask(folder, request, self.clock.clone(), &self.process)
-                    .map(|waiter| OpenCall::File(Box::new(waiter)))
+                Ok(Box::new(Waiter::ask(folder, request, self.clock.clone(), &self.process)?))
             }
             #[cfg(feature = "remote")]
-            By::Http(connection, runtime) => connection.ask(request, runtime).map(OpenCall::Http),
+            By::Http(connection, runtime) => Ok(Box::new(connection.ask(request, runtime)?)),
         }
     }
 
@@ -112,159 +113,72 @@ impl Way {
             By::Http(..) => LOOK_EVERY,
         }
     }
-
-    /// What can be read as soon as a file may be new. [`Self::has_news`] reads it.
-    pub(super) fn events(&self) -> Option<BorrowedFd<'_>> {
-        self.process.events()
-    }
-
-    pub(super) fn has_news(&self) -> bool {
-        self.process.has_news()
-    }
-
-    /// The process goes, its questions stay: see [`Process::leave`].
-    pub(super) fn leave(&self) {
-        self.process.leave();
-    }
 }
 
-/// One waiting call.
-pub enum OpenCall {
-    /// Through a folder.
-    File(Box<Waiter>),
-    /// Over HTTP.
-    #[cfg(feature = "remote")]
-    Http(RemoteWaiter),
-}
+/// Work of a call that its caller waits for.
+pub(super) type Work<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-impl OpenCall {
+/// One waiting call, through a folder or over HTTP.
+pub trait OpenCall: Send + Sync {
     /// Names the question.
-    pub fn request_id(&self) -> &RequestId {
-        match self {
-            Self::File(waiter) => waiter.request_id(),
-            #[cfg(feature = "remote")]
-            Self::Http(waiter) => waiter.request_id(),
-        }
-    }
+    fn request_id(&self) -> &RequestId;
 
     /// Whether the daemon has taken the request.
-    pub fn is_claimed(&self) -> bool {
-        match self {
-            Self::File(waiter) => waiter.is_claimed(),
-            #[cfg(feature = "remote")]
-            Self::Http(waiter) => waiter.is_claimed(),
-        }
-    }
+    fn is_claimed(&self) -> bool;
 
     /// Whether the question stays without this process: a file waits for the daemon, HTTP has no such place.
-    pub fn stays(&self) -> bool {
-        matches!(self, Self::File(_)) || self.is_claimed()
+    fn stays(&self) -> bool {
+        true
     }
 
     /// How long a person still has, if the daemon has said so.
-    pub fn left(&self) -> Option<Duration> {
-        match self {
-            Self::File(waiter) => waiter.left(),
-            #[cfg(feature = "remote")]
-            Self::Http(waiter) => waiter.left(),
-        }
-    }
+    fn left(&self) -> Option<Duration>;
 
     /// Shows the daemon that this process lives. Over HTTP the call in flight does.
-    pub(super) fn show_life(&self) {
-        match self {
-            Self::File(waiter) => waiter.show_life(),
-            #[cfg(feature = "remote")]
-            Self::Http(_) => {}
-        }
-    }
+    fn show_life(&self) {}
 
     /// What there is now. An error ends the wait.
-    pub(super) fn look(&self) -> Result<Look, AgentError> {
-        match self {
-            Self::File(waiter) => waiter.look(),
-            #[cfg(feature = "remote")]
-            Self::Http(waiter) => waiter.look(),
-        }
-    }
+    fn look(&self) -> Result<Look, AgentError>;
 
-    /// Takes the response, if it is there.
-    pub(super) fn take(&self) -> Result<Option<Taken>, AgentError> {
-        match self {
-            Self::File(waiter) => waiter.take(),
-            #[cfg(feature = "remote")]
-            Self::Http(waiter) => {
-                Ok(waiter.take().map(|(response, call)| Taken { response, owed: Owed::Record(call) }))
-            }
-        }
-    }
+    /// Takes the response, if it is there. It stays where the next call finds it until [`Taken::done`].
+    fn take(&self) -> Result<Option<Taken>, AgentError>;
 
-    /// Waits for the response and takes it.
-    pub async fn wait(&self) -> Result<Taken, AgentError> {
-        match self {
-            Self::File(waiter) => waiter.wait().await,
-            #[cfg(feature = "remote")]
-            Self::Http(waiter) => loop {
-                if waiter.look()? == Look::Ready
-                    && let Some(taken) = self.take()?
-                {
-                    return Ok(taken);
-                }
-                waiter.woken().await;
-            },
-        }
-    }
+    /// Until it is worth another look, which is the last one at `give_up`.
+    fn woken(&self, give_up: Moment) -> Work<'_, ()>;
 
     /// Withdraws the request: takes it back (`true`), or tells the daemon that this call no longer waits.
-    pub fn withdraw(&self) -> Result<bool, AgentError> {
-        match self {
-            Self::File(waiter) => waiter.withdraw(),
-            #[cfg(feature = "remote")]
-            Self::Http(waiter) => {
-                waiter.withdraw();
-                Ok(false)
-            }
-        }
-    }
+    fn withdraw(&self) -> Result<bool, AgentError>;
 
     /// Whether a question that this call has withdrawn will reach no person any more. In a folder its withdrawal waits for the
     /// daemon.
-    pub fn is_withdrawn(&self) -> bool {
-        match self {
-            Self::File(_) => true,
-            #[cfg(feature = "remote")]
-            Self::Http(waiter) => waiter.is_withdrawn(),
-        }
+    fn is_withdrawn(&self) -> bool {
+        true
     }
 
     /// Whether the question was over before it was withdrawn, as far as a folder shows. Over HTTP the daemon says so.
-    pub fn is_over(&self) -> bool {
-        match self {
-            Self::File(waiter) => waiter.is_over(),
-            #[cfg(feature = "remote")]
-            Self::Http(_) => false,
-        }
+    fn is_over(&self) -> bool {
+        false
     }
 
     /// Until the daemon knows what was taken.
-    #[cfg_attr(
-        not(feature = "remote"),
-        expect(clippy::unused_async, reason = "only what goes over HTTP has to be waited for")
-    )]
-    pub async fn finish(&self) -> Result<(), AgentError> {
-        match self {
-            Self::File(_) => Ok(()),
-            #[cfg(feature = "remote")]
-            Self::Http(waiter) => waiter.finish().await,
-        }
+    fn finish(&self) -> Work<'_, Result<(), AgentError>> {
+        Box::pin(async { Ok(()) })
     }
 
     /// The process goes, the question stays.
-    pub fn leave(&self) {
-        match self {
-            Self::File(waiter) => waiter.leave(),
-            #[cfg(feature = "remote")]
-            Self::Http(_) => {}
+    fn leave(&self) {}
+}
+
+impl dyn OpenCall + '_ {
+    /// Waits for the response and takes it.
+    pub async fn wait(&self) -> Result<Taken, AgentError> {
+        loop {
+            self.show_life();
+            if let Look::Waiting(give_up) = self.look()? {
+                self.woken(give_up).await;
+            } else if let Some(taken) = self.take()? {
+                return Ok(taken);
+            }
         }
     }
 }
@@ -289,6 +203,11 @@ enum Owed {
 impl Taken {
     pub(super) fn file(response: ResponseFile, folder: Arc<Folder>, request_id: RequestId) -> Self {
         Self { response, owed: Owed::File(folder, request_id) }
+    }
+
+    #[cfg(feature = "remote")]
+    pub(super) fn recorded(response: ResponseFile, call: Arc<Call>) -> Self {
+        Self { response, owed: Owed::Record(call) }
     }
 
     /// It was delivered: nothing is left behind. Over HTTP the daemon is told in the background.

@@ -100,8 +100,8 @@ impl AskCommand {
             // Before the request is written: a process that is killed early must not leave a question behind.
             let stop = super::stop_on_signals()?;
             let call = way.ask(request, super::variable)?;
-            match self.wait(&call, &clock, &stop).await? {
-                Some(taken) => self.tell(&call, taken).await,
+            match self.wait(&*call, &clock, &stop).await? {
+                Some(taken) => self.tell(&*call, taken).await,
                 None if self.keep => {
                     call.leave();
                     let told = if call.stays() { "the question stays open" } else { "askd may not have the question" };
@@ -111,7 +111,7 @@ impl AskCommand {
                     call.withdraw()?;
                     // The answer may have come first: wait for what the daemon says.
                     match clock.timeout(WITHDRAWAL, call.wait()).await {
-                        Some(Ok(taken)) => self.tell(&call, taken).await,
+                        Some(Ok(taken)) => self.tell(&*call, taken).await,
                         Some(Err(error @ AgentError::Gone(_))) => Err(error.into()),
                         _ if call.is_over() => {
                             let over = "interrupted; the question was closed before that, and askd has not said how";
@@ -193,7 +193,7 @@ impl AskCommand {
     }
 
     /// Waits for the response or a signal (`None`), saying on a terminal how long is left.
-    async fn wait(&self, call: &OpenCall, clock: &Clock, stop: &CancellationToken) -> Result<Option<Taken>, Exit> {
+    async fn wait(&self, call: &dyn OpenCall, clock: &Clock, stop: &CancellationToken) -> Result<Option<Taken>, Exit> {
         let terminal = std::io::stderr().is_terminal();
         let progress = count_down(clock, || (call.left(), call.is_claimed()));
         let ended = tokio::select! {
@@ -208,7 +208,7 @@ impl AskCommand {
         Ok(ended?)
     }
 
-    async fn tell(&self, call: &OpenCall, taken: Taken) -> Result<(), Exit> {
+    async fn tell(&self, call: &dyn OpenCall, taken: Taken) -> Result<(), Exit> {
         let code = exit_code(&taken.response);
         if let Err(error) = self.print(&taken.response, code) {
             // The caller has not read it: it stays where the next call finds it.

@@ -28,8 +28,9 @@ type Job = Box<dyn FnOnce(&mut Questions) + Send>;
 /// Hands jobs to the thread.
 #[derive(Debug)]
 pub(super) struct Calls {
-    settings: Settings,
-    is_remote: bool,
+    pub(super) settings: Settings,
+    /// Whether the questions go over HTTP.
+    pub(super) is_remote: bool,
     jobs: UnboundedSender<Job>,
 }
 
@@ -42,15 +43,6 @@ impl Calls {
         let bell = Arc::new(Bell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?));
         thread::Builder::new().name("files".to_owned()).spawn(move || work(questions, received, &bell))?;
         Ok(Self { settings, is_remote, jobs })
-    }
-
-    pub(super) fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
-    /// Whether the questions go over HTTP.
-    pub(super) fn is_remote(&self) -> bool {
-        self.is_remote
     }
 
     /// Queues a job.
@@ -113,7 +105,7 @@ impl Bell {
 /// Sleeps in `poll`, on jobs and events at once: another thread for the events would cost a hand-off for each answer, and the
 /// runtime's timer would wake this one twice for each look.
 fn work(mut questions: Questions, mut jobs: UnboundedReceiver<Job>, bell: &Arc<Bell>) {
-    let waker = Waker::from(Arc::clone(bell));
+    let (waker, process) = (Waker::from(Arc::clone(bell)), Arc::clone(&questions.way.process));
     let (mut just_looked, mut news) = (false, false);
     loop {
         let left = questions.next_look();
@@ -128,7 +120,7 @@ fn work(mut questions: Questions, mut jobs: UnboundedReceiver<Job>, bell: &Arc<B
         match jobs.poll_recv(&mut Context::from_waker(&waker)) {
             Poll::Ready(Some(job)) => job(&mut questions),
             Poll::Ready(None) => return,
-            Poll::Pending => news = bell.sleep(questions.events(), left) && questions.has_news(),
+            Poll::Pending => news = bell.sleep(process.events(), left) && process.has_news(),
         }
     }
 }

@@ -104,11 +104,11 @@ impl ServerHandler for Server {
     }
 
     async fn list_tools(&self, _: Option<PaginatedRequestParams>, _: Context) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(mcp::tools(&self.calls.settings().calls)))
+        Ok(ListToolsResult::with_all_items(mcp::tools(&self.calls.settings.calls)))
     }
 
     async fn call_tool(&self, request: CallToolRequestParams, context: Context) -> Result<CallToolResponse, ErrorData> {
-        let settings = self.calls.settings();
+        let settings = &self.calls.settings;
         let rounds = Rounds::of(settings.key.as_bytes(), &request, &context)?;
         let result = match Call::read(request, &settings.calls, Some(&settings.session))? {
             Ok(Call::Ask(arguments)) => self.ask(*arguments, &rounds, &context).await?,
@@ -175,7 +175,7 @@ impl Server {
     async fn cancel(&self, question_id: String, context: &Context) -> Result<CallToolResult, ErrorData> {
         let withdraw = move |questions: &mut Questions| questions.withdraw(&question_id);
         // If the daemon is slow or away, the withdrawal waits for it in its folder. HTTP has no such place.
-        let at_the_limit: fn(bool) -> ResponseFile = if self.calls.is_remote() {
+        let at_the_limit: fn(bool) -> ResponseFile = if self.calls.is_remote {
             |_| failed("undeliverable", wording::WITHDRAWAL_UNHEARD)
         } else {
             |found| {
@@ -193,7 +193,7 @@ impl Server {
     /// How long this call may take: what it says itself, else the setting, else what the client is known to allow.
     fn wait_of(&self, own: Option<Duration>, context: &Context) -> Option<Duration> {
         let client = || context.client_info().map(|client| (client.name, client.version));
-        own.map_or_else(|| self.calls.settings().calls.max_wait(client), Some)
+        own.map_or_else(|| self.calls.settings.calls.max_wait(client), Some)
     }
 
     /// Asks or finds a question, and waits for its outcome. A call that may wait no longer returns what `at_the_limit`

@@ -13,7 +13,6 @@ use crate::mcp::answer::{self, Report, failed};
 use askd_core::{Digest, RequestId, wording};
 use rmcp::model::{CallToolResult, RequestId as CallId};
 use std::collections::{HashMap, VecDeque};
-use std::os::fd::BorrowedFd;
 use std::time::Duration;
 use tokio::sync::oneshot::Sender;
 
@@ -25,21 +24,21 @@ const REMEMBERED: usize = 64;
 /// All questions of this process.
 pub(super) struct Questions {
     clock: Clock,
-    way: Way,
+    pub(super) way: Way,
     /// The questions whose outcome the client does not have.
     open: HashMap<RequestId, Question>,
     delivered: VecDeque<(RequestId, Report)>,
     /// How often a request with these questions was not claimed, until one is.
     unclaimed: HashMap<Option<Digest>, u32>,
     /// Keeps up the signs of life for a moment after the last question: the next one may follow at once.
-    last: Option<OpenCall>,
+    last: Option<Box<dyn OpenCall>>,
     closed: bool,
     /// When to look at all of them next; `None` if there is nothing to look at.
     next_look: Option<Moment>,
 }
 
 struct Question {
-    waiter: OpenCall,
+    waiter: Box<dyn OpenCall>,
     key: Option<Digest>,
     retries: u8,
     note: Option<String>,
@@ -224,7 +223,7 @@ impl Questions {
         }
         self.open.values_mut().for_each(Question::put_back);
         if !self.open.is_empty() {
-            self.way.leave();
+            self.way.process.leave();
         }
         self.open.clear();
         self.last = None;
@@ -233,15 +232,6 @@ impl Questions {
     /// How long until [`Self::look_at_all`] is due; `None` if there is nothing to look at.
     pub(super) fn next_look(&self) -> Option<Duration> {
         self.next_look.map(|next| next.since(self.clock.monotonic()))
-    }
-
-    /// What can be read as soon as an outcome may be new, and whether there is one.
-    pub(super) fn events(&self) -> Option<BorrowedFd<'_>> {
-        self.way.events()
-    }
-
-    pub(super) fn has_news(&self) -> bool {
-        self.way.has_news()
     }
 
     /// Looks at all of them after so long, unless that is due before.

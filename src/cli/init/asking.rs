@@ -1,6 +1,6 @@
 //! One question through a daemon that lives only as long as the question.
 
-use crate::agent::{Folder, Process, Waiter};
+use crate::agent::Way;
 use crate::cli::{Exit, FAILED};
 use crate::clock::Clock;
 use crate::host::Daemon;
@@ -10,7 +10,6 @@ use crate::ipc::wire::{Draft, DraftChoice, RequestFile};
 use anyhow::Context as _;
 use askd_core::Group;
 use secrecy::ExposeSecret as _;
-use std::sync::Arc;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
@@ -66,12 +65,11 @@ impl Asked<'_> {
                     context: Some(question.context.to_owned()),
                     ..RequestFile::default()
                 };
-                let folder = Arc::new(Folder::open(&ipc)?);
-                let waiter = Waiter::ask(folder, request, clock.clone(), &Process::new(&clock))?;
+                let call = Way::new(Some(ipc), |_| None, &clock)?.ask(request, |_| None)?;
                 tokio::select! {
-                    taken = waiter.wait() => Ok(taken?),
+                    taken = call.wait() => Ok(taken?),
                     () = stop.cancelled() => {
-                        waiter.withdraw()?;
+                        call.withdraw()?;
                         Err(Exit::new(FAILED, "interrupted; what was set up so far is kept"))
                     }
                 }

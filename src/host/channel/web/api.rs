@@ -335,9 +335,9 @@ async fn events(
         let is_still = || people::caller(&whole, &headers, from.as_deref().copied()).as_ref() == Some(&mine);
         // A page that is let in differently, or not at all, reads everything again.
         let let_out = async {
-            let mut changed =
+            let mut news =
                 async || tokio::select! { it = settings.changed() => it, it = token.changed() => it }.is_ok();
-            while is_still() && changed().await {}
+            while is_still() && news().await {}
         };
         // A stream that never ends would keep the daemon from stopping.
         tokio::select! {

@@ -21,6 +21,7 @@ mod both_channels;
 mod briefing;
 mod broken_on_purpose;
 mod command_line;
+mod copying;
 mod crashes;
 mod daemon;
 mod deploying;

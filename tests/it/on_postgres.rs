@@ -118,8 +118,14 @@ impl Database {
         self.query(&format!("select place from ({rows}) kept (place, text) where {}", one_of.join(" or ")))
     }
 
+    /// As if it were lost, and an empty one were made in its place.
+    pub(crate) fn anew(&self) {
+        self.server.query(&format!("drop database {} with (force)", self.name));
+        self.server.query(&format!("create database {}", self.name));
+    }
+
     /// As if the server were away: it ends all connections to this database, and takes no more.
-    fn away(&self, away: bool) {
+    pub(crate) fn away(&self, away: bool) {
         let allowed = format!("alter database {} allow_connections {}", self.name, !away);
         self.server.query(&allowed);
         if away {
@@ -374,7 +380,6 @@ fn while_the_database_is_away_nothing_is_acknowledged_and_nothing_is_lost() {
     assert_eq!(database.query("select count(*) from askd.asks"), ["2"]);
 }
 
-/// `askd store copy`, as an operator runs it.
 #[test]
 fn a_new_inbox_token_holds_at_every_daemon_and_the_one_before_at_none() {
     let Some(database) = Database::found() else { return };
@@ -400,7 +405,8 @@ fn a_new_inbox_token_holds_at_every_daemon_and_the_one_before_at_none() {
     assert_eq!((first.world.token(), status(&first, &token)), (token.clone(), 200));
 }
 
-fn copy(world: &World, to: &[&str]) -> (Option<i32>, String) {
+/// `askd store copy`, as an operator runs it.
+pub(crate) fn copy(world: &World, to: &[&str]) -> (Option<i32>, String) {
     let settings = world.dir.path().join("askd.toml");
     let mut command = askd();
     command.args(["store", "copy", "--to"]).args(to).arg("--config").arg(&settings);

@@ -2,8 +2,9 @@
 //! the copy has got, so that it can be run again after any interruption, and no daemon starts on half a copy or on moved records.
 
 use super::documents::AGENT_TOKENS;
-use super::marks::{MARK, Mark, mark_of};
+use super::marks::{COPY_ID, MARK, Mark, mark_of};
 use super::{Allowed, Loading, Opened, Save, Sharing, StoreError, Stored};
+use crate::random;
 use crate::sabotage::crash_point;
 use askd_core::{Ask, AskId, Group, Time};
 use parking_lot::Mutex;
@@ -33,6 +34,19 @@ pub enum CopyError {
     /// The other store has questions that the first one does not know.
     #[error("{0} already has {1} questions, which did not come from this copy: move them away first")]
     NotEmpty(&'static str, usize),
+    /// They would be overwritten, and may be all that is left.
+    #[error(
+        "{to} still has records, and nothing shows that {from} has them too: it may be new, or another one. If those in {to} \
+         are all that is left, {free}, and start askd on them. Otherwise move {to} away, and run this again"
+    )]
+    Kept {
+        /// What has them.
+        to: &'static str,
+        /// What would be copied from.
+        from: &'static str,
+        /// How to have askd start on them.
+        free: &'static str,
+    },
     /// What was copied reads otherwise there.
     #[error(
         "{0} records in {1} differ from the source. The source is unchanged; run the copy again, or undo it with --abort"
@@ -92,6 +106,30 @@ fn cannot(what: &str, of: &Opened, source: io::Error) -> StoreError {
     StoreError::Io { what: format!("cannot {what} {}", of.store.place()), source }
 }
 
+/// Whether the target holds nothing that is not in the source: it is empty, or both are of one copy. Marks alone do not show it:
+/// either store may have been lost since then, and another one may have its place.
+fn check_replaceable(from: &Opened, to: &Opened) -> Result<(), CopyError> {
+    let id = |of: &Opened| of.documents.read(COPY_ID).map_err(|source| cannot("read", of, source));
+    let (known, there) = (id(from)?, id(to)?);
+    if known.is_some() && known == there || is_empty(to)? {
+        return Ok(());
+    }
+    let free = match to.store.shared() {
+        Some(_) => "run `delete from askd.documents where name = 'copy'` there",
+        None => "remove state/copy",
+    };
+    Err(CopyError::Kept { to: to.store.place(), from: from.store.place(), free })
+}
+
+/// Notes in both that they are of one copy.
+fn join(from: &Opened, to: &Opened) -> Result<(), CopyError> {
+    let id = random::unique();
+    for of in [from, to] {
+        of.documents.store(COPY_ID, id.as_bytes()).map_err(|source| cannot("mark", of, source))?;
+    }
+    Ok(())
+}
+
 /// All asks of a store. A record that cannot be read ends it.
 fn read_all(of: &Opened, each: &(dyn Fn(Stored) + Sync)) -> Result<(), CopyError> {
     let unreadable = of.store.scan(&Loading::default(), each)?;
@@ -105,6 +143,10 @@ fn read_ids(of: &Opened) -> Result<Vec<(Arc<Ask>, bool)>, CopyError> {
     let found = Mutex::new(Vec::new());
     read_all(of, &|Stored { ask, settled, .. }| found.lock().push((Arc::new(ask), settled)))?;
     Ok(found.into_inner())
+}
+
+fn is_empty(of: &Opened) -> Result<bool, CopyError> {
+    Ok(read_ids(of)?.is_empty() && names(of)?.is_empty())
 }
 
 /// Removes all that a store holds.
@@ -130,14 +172,15 @@ fn names(of: &Opened) -> Result<Vec<String>, StoreError> {
 
 /// Takes back a copy that has not ended: the source is served again, and the target is empty.
 pub fn abort(from: &Opened, to: &Opened) -> Result<(), CopyError> {
-    // Once the source is marked as moved, the copy is all there is: nothing is taken back.
-    if mark(to)? != Some(Mark::Coming) || mark(from)? == Some(Mark::Moved) {
-        return Err(CopyError::NotBegun);
+    match (mark(from)?, mark(to)?) {
+        (Some(Mark::Moving), Some(Mark::Coming)) => {}
+        (None, Some(Mark::Coming)) => check_replaceable(from, to)?,
+        // Once the source is marked as moved, the copy is all there is: nothing is taken back.
+        _ => return Err(CopyError::NotBegun),
     }
-    if mark(from)? == Some(Mark::Moving) {
-        clear_mark(from)?;
-    }
+    // Whenever it is cut off, it can be run again.
     empty(to)?;
+    clear_mark(from)?;
     Ok(clear_mark(to)?)
 }
 
@@ -147,8 +190,13 @@ pub fn copy(from: &Opened, to: &Opened, host: &str) -> Result<Copied, CopyError>
     let all_is_there = match (mark(from)?, mark(to)?) {
         // All of it was there and the same: only the last mark is left (the source's, in an earlier version).
         (Some(Mark::Moved), Some(Mark::Coming)) | (Some(Mark::Moving), None) => true,
-        // The target holds part of a copy, or what it held before its records were moved to the source.
-        (None | Some(Mark::Moving), Some(Mark::Coming | Mark::Moved)) => false,
+        // The target holds part of this copy.
+        (Some(Mark::Moving), Some(Mark::Coming)) => false,
+        // The same, or what the target held before its records were moved to the source.
+        (None | Some(Mark::Moving), Some(Mark::Coming | Mark::Moved)) => {
+            check_replaceable(from, to)?;
+            false
+        }
         (None, None) => {
             let there = read_ids(to)?.len();
             if there > 0 {
@@ -175,6 +223,7 @@ pub fn copy(from: &Opened, to: &Opened, host: &str) -> Result<Copied, CopyError>
         crash_point("copy.copied");
     }
     let copied = compare(from, to, &called)?;
+    join(from, to)?;
     // Whenever it is cut off, no daemon starts on either until it has ended.
     set_mark(from, Mark::Moved)?;
     crash_point("copy.ready");
@@ -392,6 +441,28 @@ mod tests {
         drop(from);
         let from = Opened::files(&here, true).unwrap();
         assert!(matches!(copy(&from, &to, "here"), Err(CopyError::NotClean(_))));
+    }
+
+    /// What is in its place may be new, or another store.
+    #[test]
+    fn records_of_which_nothing_shows_that_the_source_has_them_are_not_replaced() {
+        let temp = tempfile::tempdir().unwrap();
+        let [from, to, other] = ["a", "b", "c"].map(|name| files(&temp.path().join(name).join("state")));
+        save(&from, &Arc::new(ask(1, "g")));
+        copy(&from, &to, "here").unwrap();
+        assert!(matches!(copy(&other, &from, "here"), Err(CopyError::Kept { .. })));
+        // Cut off before its last mark, all of it is in the target.
+        set_mark(&to, Mark::Coming).unwrap();
+        assert!(matches!(copy(&other, &to, "here"), Err(CopyError::Kept { .. })));
+        assert!(matches!(abort(&other, &to), Err(CopyError::Kept { .. })));
+        clear_mark(&to).unwrap();
+        // An earlier version noted no id. What it moved comes back once the operator has moved the old records away.
+        to.documents.remove(COPY_ID).unwrap();
+        assert!(matches!(copy(&to, &from, "here"), Err(CopyError::Kept { .. })));
+        assert_eq!((read_ids(&from).unwrap().len(), read_ids(&to).unwrap().len()), (1, 1));
+        from.store.forget(&"g".parse().unwrap(), AskId::from_bits(1)).unwrap();
+        assert_eq!(copy(&to, &from, "here").unwrap().open, 1);
+        assert_eq!(copy(&from, &to, "here").unwrap().open, 1, "and again, as this version copied it");
     }
 
     #[test]

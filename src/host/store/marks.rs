@@ -6,6 +6,10 @@ use std::io;
 /// The document that is a store's mark.
 pub(super) const MARK: &str = "copy";
 
+/// The document that both stores of a finished copy have alike: it shows that the records of the one are in the other.
+#[cfg(feature = "postgres")]
+pub(super) const COPY_ID: &str = "copy_id";
+
 /// How far a copy is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {

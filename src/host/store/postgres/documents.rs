@@ -4,7 +4,7 @@ use super::database::{Work, query, scalar};
 use super::look::from_outside;
 use super::rates::InRates;
 use super::{CLEAN, Durable, Shared};
-use crate::host::store::marks::MARK;
+use crate::host::store::marks::{COPY_ID, MARK};
 use crate::host::store::{Documents, Rates, aside};
 use std::io;
 use std::sync::Arc;
@@ -101,9 +101,10 @@ impl Documents for InTables {
     fn names(&self) -> io::Result<Vec<String>> {
         let names = self.0.read(Arc::new(|connection| {
             Box::pin(async move {
-                let names = "select name from askd.documents where name not in ($1, $2) and name not like '%.corrupt'
+                let names =
+                    "select name from askd.documents where name not in ($1, $2, $3) and name not like '%.corrupt'
                              order by name";
-                scalar::<String>(names).bind(CLEAN).bind(MARK).fetch_all(connection).await
+                scalar::<String>(names).bind(CLEAN).bind(MARK).bind(COPY_ID).fetch_all(connection).await
             })
         }));
         names.map_err(io::Error::other)

@@ -1,8 +1,12 @@
 //! Lists of asks: their order, their pages to the end, filters, and wrong parameters.
 
+use crate::command_line::err;
 use crate::harness::{SOON, World, askd, within};
+use crate::on_postgres::Database;
+use crate::remote::Remote;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
 
 /// More finished asks than any page has by default.
 const FINISHED: usize = 206;
@@ -173,4 +177,58 @@ fn the_code_of_a_settled_ask_names_the_newest_one() {
         world.kill();
         world.start();
     }
+}
+
+/// What is at hand can be listed; nothing looks as if it were all that there is.
+#[test]
+fn while_the_records_cannot_be_read_no_list_and_no_export_looks_complete() {
+    /// Asks that an export reads at a time.
+    const AT_ONCE: usize = 200;
+    let Some(database) = Database::found() else { return };
+    let limits = "[asks]\nmax_open_per_group = 1000\nmax_per_hour_per_group = 1000\n";
+    let world = World::empty().in_files().with_binary().config(limits).more_config(&database.settings("host-a"));
+    let mut host = Remote::ready(world);
+    host.world.start();
+    let agent = host.world.group("research");
+    for number in 0..=AT_ONCE {
+        agent.ask_framework(&format!("r{number}"));
+    }
+    within(SOON, "all to be open", || (host.world.open().len() > AT_ONCE).then_some(()));
+    // Another run has none of them at hand.
+    assert!(host.world.terminate().success());
+    host.world.start();
+    let world = &host.world;
+    within(SOON, "the asks to be read", || (world.raw("GET", "/readyz", "", "").1 == "ready\n").then_some(()));
+    let listed = pages(world, "limit=1000");
+    assert_eq!(listed.len(), AT_ONCE + 1);
+    database.away(true);
+    let export = "/export?format=csv";
+    for path in ["/asks?state=open&limit=1000", "/asks?q=framework", export] {
+        let (status, told) = world.call("GET", path, None);
+        assert_eq!((status, &told["title"]), (503, &json!("Not readable")), "{path}: {told}");
+    }
+    let mut list = askd();
+    list.arg("list").args(["--url", &world.url(), "--token", &world.token()]);
+    let list = list.output().unwrap();
+    assert_eq!((list.status.code(), &*list.stdout), (Some(1), &b""[..]), "{}", err(&list));
+    database.away(false);
+    // What an export has of its first pages is at hand, and the rest is not.
+    within(SOON, "the database", || (world.raw("GET", "/readyz", "", "").1 == "ready\n").then_some(()));
+    for ask in &listed[..AT_ONCE] {
+        world.details(ask["id"].as_str().unwrap());
+    }
+    database.away(true);
+    let mut stream = std::net::TcpStream::connect(world.address()).unwrap();
+    let request = format!(
+        "GET /api/v1{export} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\nconnection: close\r\n\r\n",
+        world.address(),
+        world.token()
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut told = Vec::new();
+    let _reset = stream.read_to_end(&mut told);
+    let told = String::from_utf8_lossy(&told);
+    assert!(told.starts_with("HTTP/1.1 200") && told.contains("Which framework?"), "{told}");
+    assert!(!told.ends_with("0\r\n\r\n"), "the end of a whole body");
+    database.away(false);
 }

@@ -10,6 +10,7 @@ use super::door::Caller;
 use crate::host::broker::{Broker, Filter};
 use crate::host::channel::web::Problem;
 use crate::host::ctx::Ctx;
+use crate::host::store::StoreError;
 use crate::random;
 use askd_core::{Ask, AskId, Group, Waiter};
 use axum::extract::{Extension, State};
@@ -182,7 +183,8 @@ impl Reader {
                 let count = *self.count.borrow_and_update();
                 self.last = Some(count);
                 let mut events = vec![Event::default().event("reset").data("{}")];
-                let present = self.agents.present(&self.group).await;
+                // If it cannot be read, the reader calls again.
+                let present = self.agents.present(&self.group).await.ok()?;
                 events.extend(named(present, BEGINNING, &self.recent.revision(count)));
                 return Some(events);
             };
@@ -215,14 +217,14 @@ impl Reader {
 }
 
 impl Agents {
-    async fn present(&self, group: &Group) -> Vec<(AskId, Event)> {
+    async fn present(&self, group: &Group) -> Result<Vec<(AskId, Event)>, StoreError> {
         let mut events = Vec::new();
         for settled in [false, true] {
             let filter = Filter { settled: Some(settled), group: Some(group.clone()), ..Filter::default() };
-            let page = self.broker.page(filter, MOST, None, |ask| told(ask, &ask.group)).await;
+            let page = self.broker.page(filter, MOST, None, |ask| told(ask, &ask.group)).await?;
             events.extend(page.asks.into_iter().flatten());
         }
-        events
+        Ok(events)
     }
 }
 

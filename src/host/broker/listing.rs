@@ -3,10 +3,12 @@
 
 use super::Broker;
 use super::index::{Began, Cursor, Position};
+use crate::host::store::StoreError;
 use crate::ipc::wire;
 use askd_core::{Ask, AskId, Group, Outcome, Person, ShortId, Time};
 use serde_json::value::RawValue;
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -133,22 +135,28 @@ impl Broker {
     }
 
     /// The asks that fit, from `after` on: the open ones, then those that need attention, then the rest. Of each only what
-    /// `of` makes of it is kept, because a page may have very large ones.
+    /// `of` makes of it is kept, because a page may have very large ones. Fails if an ask cannot be read now.
     pub async fn page<T: Send + 'static>(
         &self,
         filter: Filter,
         limit: usize,
         after: Option<Cursor>,
         of: fn(&Ask) -> T,
-    ) -> Page<T> {
+    ) -> Result<Page<T>, StoreError> {
         let broker = self.clone();
-        tokio::task::spawn_blocking(move || broker.read_page(&filter, limit, after, of)).await.unwrap_or_else(|panic| {
-            tracing::error!(%panic, "a list could not be made");
-            Page { asks: Vec::new(), total: 0, next: None }
-        })
+        let read = tokio::task::spawn_blocking(move || broker.read_page(&filter, limit, after, of)).await;
+        let panicked =
+            |panic| StoreError::Io { what: "cannot make a list".to_owned(), source: io::Error::other(panic) };
+        read.unwrap_or_else(|panic| Err(panicked(panic)))
     }
 
-    fn read_page<T>(&self, filter: &Filter, limit: usize, after: Option<Cursor>, of: fn(&Ask) -> T) -> Page<T> {
+    fn read_page<T>(
+        &self,
+        filter: &Filter,
+        limit: usize,
+        after: Option<Cursor>,
+        of: fn(&Ask) -> T,
+    ) -> Result<Page<T>, StoreError> {
         let most = if filter.reads_records() { usize::MAX } else { limit + 1 };
         let (began, ahead) = {
             let index = self.index();
@@ -159,9 +167,12 @@ impl Broker {
             return self.search(filter, limit, began, &ahead, after.is_none(), of);
         }
         let page = &ahead[..limit.min(ahead.len())];
-        let asks = page.iter().filter_map(|(group, place)| Some(of(&*self.read(group, *place, filter)?))).collect();
+        let mut asks = Vec::new();
+        for (group, place) in page {
+            asks.extend(self.read(group, *place, filter)?.map(|ask| of(&ask)));
+        }
         let next = page.last().filter(|_| ahead.len() > limit).map(|(_, last)| Cursor { began, last: *last });
-        Page { asks, total: began.total, next }
+        Ok(Page { asks, total: began.total, next })
     }
 
     /// A page for a query that needs the records. The first page counts all asks that fit; the others repeat its total.
@@ -174,7 +185,7 @@ impl Broker {
         ahead: &[(Arc<Group>, Position)],
         counting: bool,
         of: fn(&Ask) -> T,
-    ) -> Page<T> {
+    ) -> Result<Page<T>, StoreError> {
         let (clock, mut asks, mut more, mut last, mut end) = (self.clock(), Vec::new(), 0, None, None);
         let until = clock.monotonic() + PATIENCE;
         for (group, place) in ahead {
@@ -183,7 +194,7 @@ impl Broker {
                 end = last;
                 break;
             }
-            if let Some(ask) = self.read(group, *place, filter) {
+            if let Some(ask) = self.read(group, *place, filter)? {
                 if asks.len() < limit {
                     asks.push(of(&ask));
                 } else {
@@ -201,14 +212,18 @@ impl Broker {
             began.total = asks.len() + more;
         }
         let next = end.or(last.filter(|_| more > 0)).map(|last| Cursor { began, last });
-        Page { asks, total: began.total, next }
+        Ok(Page { asks, total: began.total, next })
     }
 
-    /// The ask at this position, if it fits. An ask that cannot be read must not hide the others.
-    fn read(&self, group: &Group, place: Position, filter: &Filter) -> Option<Arc<Ask>> {
-        let loaded = self.0.store.read(group, place.id);
-        let loaded =
-            loaded.inspect_err(|error| tracing::error!(ask = %place.id, %group, %error, "an ask cannot be read"));
-        loaded.ok()?.filter(|ask| filter.fits(ask))
+    /// The ask at this position, if it fits. A damaged one must not hide the others; one that cannot be read now must not look
+    /// as if it were not there.
+    fn read(&self, group: &Group, place: Position, filter: &Filter) -> Result<Option<Arc<Ask>>, StoreError> {
+        match self.0.store.read(group, place.id) {
+            Err(error @ StoreError::Damaged { .. }) => {
+                tracing::error!(ask = %place.id, %group, %error, "an ask cannot be read");
+                Ok(None)
+            }
+            read => Ok(read?.filter(|ask| filter.fits(ask))),
+        }
     }
 }

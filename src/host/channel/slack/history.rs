@@ -106,7 +106,7 @@ impl Slack {
             return Ok(bot.user_id == *user);
         }
         let open = Filter { settled: Some(false), ..Filter::default() };
-        let missed = broker.page(open, OPEN, None, unconfirmed).await.asks;
+        let missed = broker.page(open, OPEN, None, unconfirmed).await.map_err(|_| NotStored)?.asks;
         if missed.iter().flatten().any(|chat| chat == channel) { Err(NotStored) } else { Ok(false) }
     }
 

@@ -1,9 +1,12 @@
-//! `GET /api/v1/export`: what the lists name, as JSON Lines or CSV, in a stream that holds one page at a time.
+//! `GET /api/v1/export`: what the lists name, as JSON Lines or CSV, in a stream that holds one page at a time. If the records
+//! cannot be read on the way, the connection ends before the body does: nothing that lacks rows looks whole.
 
+use super::api::unreadable;
 use super::listing::Listing;
 use super::people::Caller;
 use super::view::View;
 use super::{Inbox, Problem};
+use crate::host::store::StoreError;
 use crate::ipc::wire;
 use askd_core::{Ask, Outcome, Stage};
 use axum::body::Body;
@@ -11,7 +14,6 @@ use axum::extract::{Extension, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt as _, stream};
-use std::convert::Infallible;
 
 /// Asks that are read at a time.
 const AT_ONCE: usize = 200;
@@ -55,17 +57,18 @@ pub(super) async fn export(
     if !inbox.broker.is_loaded() {
         return Err(Problem::loading());
     }
-    let pages = stream::unfold((None, true), move |(after, more)| {
+    let first = inbox.broker.page(filter.clone(), AT_ONCE, None, write).await.map_err(unreadable)?;
+    let rest = stream::try_unfold(first.next, move |after| {
         let (broker, filter) = (inbox.broker.clone(), filter.clone());
         async move {
-            if !more {
-                return None;
-            }
-            let page = broker.page(filter, AT_ONCE, after, write).await;
-            Some((page.asks.concat(), (page.next, page.next.is_some())))
+            let Some(after) = after else { return Ok(None) };
+            let page = broker.page(filter, AT_ONCE, Some(after), write).await;
+            let page = page.inspect_err(|error| tracing::error!(%error, "an export ends before it is whole"))?;
+            Ok(Some((page.asks.concat(), page.next)))
         }
     });
-    let text = stream::once(std::future::ready(head.to_owned())).chain(pages).map(Ok::<_, Infallible>);
+    let begun = head.to_owned() + &first.asks.concat();
+    let text = stream::once(std::future::ready(Ok::<_, StoreError>(begun))).chain(rest);
     let named = format!("attachment; filename=\"{file}\"");
     let head = [(header::CONTENT_TYPE, kind), (header::CONTENT_DISPOSITION, named.as_str())];
     Ok((head, Body::from_stream(text)).into_response())

@@ -1,5 +1,6 @@
 //! `GET /api/v1/asks`: reads its parameters strictly and returns its pages. The broker decides which asks fit.
 
+use super::api::unreadable;
 use super::people::Caller;
 use super::view::View;
 use super::{Inbox, Problem};
@@ -99,8 +100,8 @@ pub(super) async fn list(
     if !inbox.broker.is_loaded() {
         return Err(Problem::loading());
     }
-    let Page { asks, total, next } =
-        inbox.broker.page(filter, limit, after, |ask| to_raw_value(&View::of(ask)).ok()).await;
+    let page = inbox.broker.page(filter, limit, after, |ask| to_raw_value(&View::of(ask)).ok()).await;
+    let Page { asks, total, next } = page.map_err(unreadable)?;
     let asks = asks.into_iter().flatten().collect();
     Ok(Json(List { asks, total, next: next.map(|next| next.to_string()) }))
 }

@@ -182,7 +182,11 @@ impl Push {
         let (mut after, mut gone): (_, HashSet<_>) = (None, told.asks().collect());
         loop {
             let filter = Filter { settled: Some(false), ..Filter::default() };
-            let page = self.0.broker.page(filter, PAGE, after, Notice::of).await;
+            let page = match self.0.broker.page(filter, PAGE, after, Notice::of).await {
+                Ok(page) => page,
+                Err(_) if self.0.ctx.pause(PAUSE.0).await => continue,
+                Err(_) => return,
+            };
             for notice in page.asks {
                 gone.remove(&notice.ask);
                 open(&notice, told);

@@ -6,7 +6,7 @@ use super::marks::{COPY_ID, MARK, Mark, mark_of};
 use super::{Allowed, Loading, Opened, Save, Sharing, StoreError, Stored};
 use crate::random;
 use crate::sabotage::crash_point;
-use askd_core::{Ask, AskId, Group, Time};
+use askd_core::{Ask, AskId, Digest, Group, Time};
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
@@ -284,11 +284,12 @@ impl Called {
         ask.called(group)
     }
 
-    fn allowed(&self, from: &Opened) -> Result<Vec<(Group, Vec<Allowed>)>, StoreError> {
-        let mut allowed: Vec<_> =
-            from.store.allowed()?.into_iter().map(|(group, allowed)| (self.group(&group), allowed)).collect();
-        allowed.sort_by(|(one, _), (other, _)| one.cmp(other));
-        Ok(allowed)
+    /// What may be asked again in a store. Each engine has an order of its own, and files also name groups of which nothing is left.
+    fn allowed(&self, of: &Opened) -> Result<BTreeMap<(Group, Digest), Allowed>, StoreError> {
+        let all = of.store.allowed()?.into_iter();
+        Ok(all
+            .flat_map(|(group, of)| of.into_iter().map(move |one| ((self.group(&group), one.question), one)))
+            .collect())
     }
 
     /// A document of the source, with the groups of agents' tokens as they are called in the target.
@@ -335,8 +336,8 @@ fn copy_all(from: &Opened, to: &Opened, host: &str, called: &Called) -> Result<(
     if let Some(error) = failed.into_inner() {
         return Err(error);
     }
-    for (group, allowed) in called.allowed(from)? {
-        to.store.allow(&group, &allowed, Time::from_millis(0))?;
+    for (group, allowed) in from.store.allowed()? {
+        to.store.allow(&called.group(&group), &allowed, Time::from_millis(0))?;
     }
     for name in names(from)? {
         let stored = called.document(from, &name)?.map_or(Ok(()), |bytes| to.documents.store(&name, &bytes));
@@ -369,7 +370,7 @@ fn compare(from: &Opened, to: &Opened, called: &Called) -> Result<Copied, CopyEr
         differ += usize::from(called.document(from, &name)? != there);
         copied.documents += 1;
     }
-    differ += usize::from(called.allowed(from)? != to.store.allowed()?);
+    differ += usize::from(called.allowed(from)? != Called::default().allowed(to)?);
     if differ > 0 { Err(CopyError::Differs(differ, to.store.place())) } else { Ok(copied) }
 }
 
@@ -378,7 +379,7 @@ mod tests {
     use super::*;
     use crate::host::store::Allowed;
     use crate::host::store::conformance::{ask, ask_in_slack, done, settled};
-    use askd_core::{Digest, Person, Via};
+    use askd_core::{Person, Via};
     use std::time::Duration;
 
     fn files(at: &std::path::Path) -> Opened {

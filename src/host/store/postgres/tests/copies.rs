@@ -61,6 +61,23 @@ fn records_that_come_back_to_the_database_find_it_empty() {
     assert!(shared.look().unwrap().gone.is_empty());
 }
 
+/// Each engine lists groups in an order of its own.
+#[test]
+fn what_may_be_asked_again_in_several_groups_moves_both_ways() {
+    let Some(server) = Server::found() else { return };
+    let (tables, files) = to_files(&server);
+    let allowed =
+        Allowed { question: Digest::from_bytes([1; 32]), at: Time::from_millis(7), by: Person::operator(Via::Cli) };
+    for group in ["gamma", "alpha", "Beta", "delta"] {
+        tables.store.allow(&group.parse().unwrap(), std::slice::from_ref(&allowed), Time::from_millis(0)).unwrap();
+    }
+    copy(&tables, &files, "here").unwrap();
+    copy(&files, &tables, "here").unwrap();
+    // What is no longer allowed leaves nothing in the files that would count as a difference.
+    tables.store.allow(&"delta".parse().unwrap(), &[], Time::MAX).unwrap();
+    copy(&tables, &files, "here").unwrap();
+}
+
 /// A record's text names its group, too.
 fn in_group(number: u128, group: &str) -> Arc<Ask> {
     Arc::new(ask(number, group))

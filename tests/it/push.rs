@@ -1,7 +1,7 @@
 //! Web Push: browsers are told of a question and of its end, by a push service on loopback. What it gets is read as a browser
 //! reads it, by an implementation that askd did not write.
 
-use crate::harness::{SOON, World, choice, within};
+use crate::harness::{SOON, World, choice, sections, within};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use serde_json::{Value, json};
@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -31,6 +32,8 @@ struct Push {
 struct Service {
     host: String,
     sent: Arc<Mutex<Vec<Push>>>,
+    /// It takes nothing.
+    away: Arc<AtomicBool>,
 }
 
 impl Service {
@@ -38,20 +41,22 @@ impl Service {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let host = listener.local_addr().unwrap().to_string();
         let sent = Arc::new(Mutex::new(Vec::new()));
-        let takes = Arc::clone(&sent);
+        let away = Arc::<AtomicBool>::default();
+        let (takes, is_away) = (Arc::clone(&sent), Arc::clone(&away));
         // It ends with the process.
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = BufReader::new(stream.unwrap());
-                let takes = Arc::clone(&takes);
+                let (takes, is_away) = (Arc::clone(&takes), Arc::clone(&is_away));
                 thread::spawn(move || {
-                    while let Some(status) = take(&mut stream, &takes) {
+                    while let Some(taken) = take(&mut stream, &takes) {
+                        let status = if is_away.load(Ordering::Relaxed) { 503 } else { taken };
                         write!(stream.get_mut(), "HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").unwrap();
                     }
                 });
             }
         });
-        Self { host, sent }
+        Self { host, sent, away }
     }
 
     /// What was sent to this browser, once there is so much.
@@ -122,12 +127,15 @@ impl Browser {
     }
 }
 
+/// The settings in which Ann sees one group.
+fn people(service: &Service, sees: &str, more: &str) -> String {
+    let host = &service.host;
+    let ann = format!("{{ name = \"ann\", token = \"{ANN}\", groups = [\"{sees}\"] }}");
+    format!("[web]\npush_hosts = [\"{host}\"]\npeople = [{ann}]\n{more}{}", sections(&["writer", "board", "g"]))
+}
+
 fn with_people(service: &Service, more: &str) -> World {
-    let config = format!(
-        "[web]\npush_hosts = [\"{}\"]\npeople = [{{ name = \"ann\", token = \"{ANN}\", groups = [\"writer\"] }}]\n{more}",
-        service.host
-    );
-    World::empty().config(&config).groups(&["writer", "board", "g"]).started()
+    World::empty().config(&people(service, "writer", more)).started()
 }
 
 fn call(world: &World, token: &str, method: &str, body: &Value) -> (u16, String) {
@@ -262,6 +270,65 @@ fn a_browser_that_is_gone_is_forgotten_and_a_busy_service_is_tried_again() {
     world.group("g").ask("r2", &choice("Which cover?", &["One", "Two"]));
     assert_eq!(service.sent_to(&world, &busy, 4).len(), 4);
     assert_eq!(service.sent_to(&world, &gone, 0).len(), 1, "nothing more is pushed to it");
+}
+
+/// While the service was away, he has signed off, and a reload has taken the group from her.
+#[test]
+fn a_notice_that_is_tried_again_goes_only_to_who_still_hears_of_it() {
+    let service = Service::start();
+    let text = "push = \"text\"\n";
+    let world = World::empty().config(&people(&service, "writer", text)).with_binary().started();
+    let [own, other, anns] = ["/own", "/other", "/ann"].map(Browser::new);
+    let asks = |request: &str| {
+        world.group("writer").ask(request, &choice(&format!("Which title, {request}?"), &["One", "Two"]));
+        world.open_of(request)
+    };
+    let is_over = |ask: &Value| {
+        let id = ask["questions"][0]["id"].as_str().unwrap();
+        assert_eq!(world.answer(ask, &json!({id: "One"})).0, 200);
+    };
+    // What this browser was told of an ask, in time or in vain, once it was so often.
+    let told = |browser: &Browser, ask: &Value, count: usize| {
+        within(SOON, "a notice", || {
+            let sent = service.sent.lock().unwrap();
+            let own = sent.iter().filter(|push| push.browser == browser.path).map(|push| browser.reads(push));
+            let of_it: Vec<Value> = own.filter(|told| told["ask"] == ask["id"]).collect();
+            (of_it.len() >= count).then_some(of_it)
+        })
+    };
+    for (token, browser) in [(&*world.token(), &own), (&world.token(), &other), (ANN, &anns)] {
+        signs_up(&world, token, browser, &service);
+    }
+    let shown = asks("r1");
+    assert_eq!(told(&anns, &shown, 1)[0]["text"], "Which title, r1?");
+    (told(&own, &shown, 1), told(&other, &shown, 1));
+
+    service.away.store(true, Ordering::Relaxed);
+    let missed = asks("r2");
+    (told(&own, &missed, 1), told(&other, &missed, 1), told(&anns, &missed, 1));
+    let gone = json!({"endpoint": own.subscription(&service)["endpoint"]});
+    assert_eq!(call(&world, &world.token(), "DELETE", &gone).0, 204);
+    std::fs::write(world.dir.path().join("askd.toml"), people(&service, "board", text)).unwrap();
+    world.signal(rustix::process::Signal::HUP);
+    let is_read = || world.log().contains("reloaded the group settings").then_some(());
+    within(SOON, "the settings to be read", is_read);
+    // The tries of all three are due at the same times, and what begins later comes after them.
+    let tried = (told(&own, &missed, 0).len(), told(&anns, &missed, 0).len());
+    let later = asks("r3");
+    told(&other, &missed, 2);
+    service.away.store(false, Ordering::Relaxed);
+    told(&other, &missed, 3);
+    told(&other, &later, 1);
+    is_over(&missed);
+    assert_eq!(told(&other, &missed, 4)[3]["over"], true);
+    assert_eq!((told(&own, &missed, 0).len(), told(&anns, &missed, 0).len()), tried, "nobody else hears of it again");
+
+    // What Ann's browser shows goes, and says no more. Of what began since then it hears nothing.
+    is_over(&shown);
+    let end = json!({"ask": shown["id"], "group": "", "over": true});
+    assert_eq!(told(&anns, &shown, 2)[1], end);
+    assert_eq!(told(&other, &shown, 2)[1]["group"], "writer");
+    assert_eq!((told(&own, &shown, 0).len(), told(&anns, &later, 0).len()), (1, 0));
 }
 
 #[test]

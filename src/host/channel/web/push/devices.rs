@@ -123,6 +123,11 @@ impl Devices {
         self.kept.lock().devices.clone()
     }
 
+    /// The one with this address.
+    pub(super) fn at(&self, endpoint: &str) -> Option<Device> {
+        self.kept.lock().devices.iter().find(|known| known.subscription.endpoint == endpoint).cloned()
+    }
+
     /// The open asks that browsers were told of, as far as it is stored.
     pub(super) fn told(&self) -> Option<Vec<AskId>> {
         self.kept.lock().told.clone()

@@ -4,6 +4,7 @@
 
 mod address;
 mod devices;
+mod lines;
 mod notice;
 mod sealed;
 mod told;
@@ -11,26 +12,21 @@ mod told;
 use super::people::{Caller, People};
 use super::{Inbox, Problem};
 use crate::clock::Moment;
-use crate::host::backoff::Backoff;
 use crate::host::broker::{Broker, Filter};
 use crate::host::ctx::Ctx;
-use crate::host::networks::PublicOnly;
-use crate::host::outgoing::client_for;
 use crate::host::settings::{PushSettings, Settings};
 use crate::host::store::Documents;
 use crate::ipc::wire::Object;
+use askd_core::AskId;
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Extension, State};
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use devices::{Device, Devices};
 use notice::Notice;
 use parking_lot::Mutex;
-use reqwest::redirect::Policy;
 use sealed::Subscription;
 use serde::Deserialize;
-use serde_json::json;
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::Arc;
@@ -38,21 +34,11 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::sync::broadcast::error::RecvError;
 use told::Told;
-use url::Url;
 
-/// How long a push service has for its reply.
-const CALL: Duration = Duration::from_secs(10);
-/// Tries of one notice, and the first and longest pause between them.
-const TRIES: usize = 5;
-const PAUSE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
+/// Before asks are read again that could not be read.
+const PAUSE: Duration = Duration::from_secs(2);
 /// Notices that are on their way at a time.
 const AT_ONCE: usize = 16;
-/// How long a signature holds; a push service takes a day at most.
-const SIGNED_FOR: Duration = Duration::from_secs(12 * 3600);
-/// How long a push service keeps the notice that a question is over.
-const KEEP_END: Duration = Duration::from_secs(24 * 3600);
-/// Notices that wait for one browser: the last of each ask, and the newest asks.
-const WAITING: usize = 100;
 /// How soon it is stored of which asks browsers were told. What a crash undoes is told once more, in the same place.
 const STORED_AFTER: Duration = Duration::from_secs(1);
 /// Asks that are read at a time.
@@ -71,17 +57,11 @@ struct Inner {
     /// Made when the first notice leaves: it reads certificates.
     client: Mutex<Option<reqwest::Client>>,
     /// What waits for each browser, by its address. One task for each takes from there, so that the end of a question comes
-    /// after its beginning, and a push service that is away costs no more than [`WAITING`].
+    /// after its beginning, and a push service that is away costs only so much.
     lines: Mutex<HashMap<String, VecDeque<Arc<Notice>>>>,
+    /// The open questions that this run has told of at each address.
+    begun: Mutex<HashSet<(AskId, String)>>,
     places: Semaphore,
-}
-
-/// What came of one try.
-enum Tried {
-    Done,
-    /// The browser is gone.
-    Gone,
-    Later(String),
 }
 
 impl Push {
@@ -93,8 +73,9 @@ impl Push {
         documents: Arc<dyn Documents>,
     ) -> io::Result<Self> {
         let devices = Devices::open(documents)?;
-        let (client, lines, places) = (Mutex::default(), Mutex::default(), Semaphore::new(AT_ONCE));
-        let inner = Inner { broker, people, ctx: ctx.clone(), devices, client, lines, places };
+        let (client, lines, begun) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let places = Semaphore::new(AT_ONCE);
+        let inner = Inner { broker, people, ctx: ctx.clone(), devices, client, lines, begun, places };
         let push = Self(Arc::new(inner));
         if push.0.broker.leads() {
             ctx.finish(push.clone().follow());
@@ -184,7 +165,7 @@ impl Push {
             let filter = Filter { settled: Some(false), ..Filter::default() };
             let page = match self.0.broker.page(filter, PAGE, after, Notice::of).await {
                 Ok(page) => page,
-                Err(_) if self.0.ctx.pause(PAUSE.0).await => continue,
+                Err(_) if self.0.ctx.pause(PAUSE).await => continue,
                 Err(_) => return,
             };
             for notice in page.asks {
@@ -219,130 +200,34 @@ impl Push {
         }
     }
 
-    /// Tells every browser whose person sees this group. Forgets those of people who are not let in any more.
+    /// Who hears of questions at this browser; `None`: nobody who is let in.
+    fn hears(&self, device: &Device) -> Option<Caller> {
+        let caller = self.0.people.still(device.person.as_deref(), device.token);
+        caller.filter(|_| !device.is_stale(self.0.ctx.clock().now()))
+    }
+
+    /// Tells every browser whose person sees this group; of the end also those that were told of the beginning. Forgets those of
+    /// people who are not let in any more.
     fn tell(&self, notice: &Notice, at: Option<Moment>) {
         if self.key().is_none() {
             return;
         }
-        let (now, notice) = (self.0.ctx.clock().now(), Arc::new(notice.clone()));
+        let notice = Arc::new(notice.clone());
         for device in self.0.devices.all() {
-            let caller = self.0.people.still(device.person.as_deref(), device.token);
-            let Some(caller) = caller.filter(|_| !device.is_stale(now)) else {
+            let Some(caller) = self.hears(&device) else {
+                self.drop_line(&device.subscription.endpoint);
                 self.forget(move |known| {
                     known.subscription == device.subscription
                         && (&known.person, known.token) == (&device.person, device.token)
                 });
                 continue;
             };
-            if caller.sees(&notice.group) && device.heard_of(at, notice.created_at) {
-                self.line_up(device.subscription, &notice);
+            let to = device.subscription.endpoint.clone();
+            let shows = || !notice.is_open && self.0.begun.lock().contains(&(notice.ask, to.clone()));
+            if device.heard_of(at, notice.created_at) && (caller.sees(&notice.group) || shows()) {
+                self.line_up(to, &notice);
             }
         }
-    }
-
-    fn line_up(&self, to: Subscription, notice: &Arc<Notice>) {
-        let mut lines = self.0.lines.lock();
-        match lines.entry(to.endpoint.clone()) {
-            Entry::Occupied(mut line) => {
-                let line = line.get_mut();
-                line.retain(|waits| waits.ask != notice.ask);
-                if line.len() >= WAITING {
-                    line.pop_front();
-                }
-                line.push_back(Arc::clone(notice));
-            }
-            Entry::Vacant(line) => {
-                line.insert(VecDeque::from([Arc::clone(notice)]));
-                let push = self.clone();
-                self.0.ctx.spawn(async move { push.serve(&to).await });
-            }
-        }
-    }
-
-    /// Pushes to one browser until nothing waits for it.
-    async fn serve(&self, to: &Subscription) {
-        while let Some(notice) = self.next(&to.endpoint) {
-            self.deliver(to, &notice).await;
-        }
-    }
-
-    fn next(&self, endpoint: &str) -> Option<Arc<Notice>> {
-        let mut lines = self.0.lines.lock();
-        let next = lines.get_mut(endpoint).and_then(VecDeque::pop_front);
-        if next.is_none() {
-            lines.remove(endpoint);
-        }
-        next
-    }
-
-    async fn deliver(&self, to: &Subscription, notice: &Notice) {
-        let mut backoff = Backoff::new(PAUSE.0, PAUSE.1);
-        for tries_left in (0..TRIES).rev() {
-            let is_over = !matches!(self.0.broker.get(notice.ask).await, Ok(Some(ask)) if ask.outcome().is_none());
-            if notice.is_open && is_over {
-                return;
-            }
-            match self.try_once(to, notice).await {
-                Tried::Done => return,
-                Tried::Gone => {
-                    // What waits for it would go nowhere either.
-                    self.0.lines.lock().entry(to.endpoint.clone()).and_modify(VecDeque::clear);
-                    let gone = to.clone();
-                    return self.forget(move |known| known.subscription == gone);
-                }
-                Tried::Later(why) if tries_left == 0 => {
-                    tracing::warn!(ask = %notice.ask, why, "a browser cannot be told of a question");
-                }
-                Tried::Later(_) if !self.0.ctx.pause(backoff.pause()).await => return,
-                Tried::Later(_) => {}
-            }
-        }
-    }
-
-    async fn try_once(&self, to: &Subscription, notice: &Notice) -> Tried {
-        let Ok(_place) = self.0.places.acquire().await else { return Tried::Gone };
-        let settings = self.settings();
-        let Ok(url) = address::allowed(&to.endpoint, &settings.web.push_hosts) else { return Tried::Gone };
-        let mut message = json!({"ask": notice.ask, "group": notice.group, "over": !notice.is_open});
-        if settings.web.push == PushSettings::Text {
-            message["text"] = json!(notice.text);
-        }
-        let until = self.0.ctx.clock().now().moved(i64::try_from(SIGNED_FOR.as_millis()).unwrap_or(0));
-        let contact = settings.http.public_url.as_deref().filter(|url| url.starts_with("https://"));
-        let service = url.origin().ascii_serialization();
-        let authorization = self.0.devices.vapid.authorization(&service, contact, until);
-        let (Ok(body), Ok(authorization)) = (to.seal(message.to_string().as_bytes()), authorization) else {
-            return Tried::Gone;
-        };
-        let client = match self.client(&url, &settings) {
-            Ok(client) => client,
-            Err(error) => return Tried::Later(error.to_string()),
-        };
-        let (urgency, keep) = if notice.is_open { ("high", notice.answer_within) } else { ("normal", KEEP_END) };
-        let call = client.post(url).header("ttl", keep.as_secs()).header("urgency", urgency);
-        // A browser that was off meanwhile is told the last of an ask only.
-        let call = call.header("topic", notice.ask.to_string()).header(header::CONTENT_ENCODING, "aes128gcm");
-        let call = call.header(header::CONTENT_TYPE, "application/octet-stream");
-        match call.header(header::AUTHORIZATION, authorization).body(body).timeout(CALL).send().await {
-            Ok(reply) if reply.status().is_success() => Tried::Done,
-            Ok(reply) if matches!(reply.status(), StatusCode::NOT_FOUND | StatusCode::GONE) => Tried::Gone,
-            Ok(reply) => Tried::Later(format!("{service} replied {}", reply.status())),
-            Err(error) => Tried::Later(format!("{:#}", anyhow::Error::from(error.without_url()))),
-        }
-    }
-
-    /// Calls the internet only, unless the settings name this host.
-    fn client(&self, url: &Url, settings: &Settings) -> reqwest::Result<reqwest::Client> {
-        if address::is_named(url, &settings.web.push_hosts) {
-            return client_for(url.as_str()).redirect(Policy::none()).build();
-        }
-        let mut kept = self.0.client.lock();
-        if let Some(client) = &*kept {
-            return Ok(client.clone());
-        }
-        let guard = Arc::new(PublicOnly { otherwise: "[web] push_hosts can allow it" });
-        let client = client_for("https://").redirect(Policy::none()).dns_resolver(guard).build()?;
-        Ok(kept.insert(client).clone())
     }
 
     fn forget(&self, gone: impl Fn(&Device) -> bool + Send + 'static) {
@@ -389,8 +274,14 @@ pub(super) async fn unsubscribe(
 ) -> Result<StatusCode, Problem> {
     let Json(Object(Endpoint { endpoint })) = body?;
     let (push, person) = (inbox.push, caller.name);
-    let theirs = move |known: &Device| known.subscription.endpoint == endpoint && known.person == person;
-    stored(tokio::task::spawn_blocking(move || push.0.devices.remove(theirs)).await)
+    let remove = move || {
+        push.0.devices.remove(|known| known.subscription.endpoint == endpoint && known.person == person)?;
+        if push.0.devices.at(&endpoint).is_none() {
+            push.drop_line(&endpoint);
+        }
+        Ok(())
+    };
+    stored(tokio::task::spawn_blocking(remove).await)
 }
 
 fn stored<E: std::fmt::Display>(written: Result<io::Result<()>, E>) -> Result<StatusCode, Problem> {

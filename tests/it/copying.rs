@@ -1,7 +1,7 @@
 //! `askd store copy` beside a database that was lost: the only records that are left stay, and the operator can go on.
 
 use crate::harness::{World, choice};
-use crate::on_postgres::{Database, copy};
+use crate::on_postgres::{Database, copy, copy_until};
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -40,4 +40,24 @@ fn the_moved_records_stay_when_the_database_that_has_them_is_lost() {
     fs::remove_file(world.state().join("copy")).unwrap();
     world.start();
     world.one_open();
+}
+
+#[test]
+fn a_copy_whose_database_was_lost_half_way_is_taken_back_or_run_again() {
+    let Some(database) = Database::found() else { return };
+    let mut world = in_files(&database);
+    for back in [true, false] {
+        let (code, told) = copy_until(&world, &["postgres"], "copy.marked");
+        assert_eq!(code, None, "it was not killed: {told}");
+        database.anew();
+        if back {
+            let (code, told) = copy(&world, &["postgres", "--abort"]);
+            assert_eq!(code, Some(0), "{told}");
+            world.start();
+            world.one_open();
+            assert_eq!(world.terminate().code(), Some(0));
+        }
+    }
+    let (code, told) = copy(&world, &["postgres"]);
+    assert!(code == Some(0) && told.contains(": 1 open and 0 settled questions"), "{told}");
 }

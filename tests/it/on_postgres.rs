@@ -407,9 +407,14 @@ fn a_new_inbox_token_holds_at_every_daemon_and_the_one_before_at_none() {
 
 /// `askd store copy`, as an operator runs it.
 pub(crate) fn copy(world: &World, to: &[&str]) -> (Option<i32>, String) {
+    copy_until(world, to, "")
+}
+
+/// The same, which ends as by `kill -9` at this point.
+pub(crate) fn copy_until(world: &World, to: &[&str], point: &str) -> (Option<i32>, String) {
     let settings = world.dir.path().join("askd.toml");
     let mut command = askd();
-    command.args(["store", "copy", "--to"]).args(to).arg("--config").arg(&settings);
+    command.args(["store", "copy", "--to"]).args(to).arg("--config").arg(&settings).env("ASKD_CRASH_AT", point);
     let done = command.env("ASKD__DATA_DIR", world.data()).output().unwrap();
     let text = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
     (done.status.code(), text)

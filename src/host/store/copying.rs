@@ -170,11 +170,13 @@ fn names(of: &Opened) -> Result<Vec<String>, StoreError> {
     of.documents.names().map_err(|source| cannot("read", of, source))
 }
 
-/// Takes back a copy that has not ended: the source is served again, and the target is empty.
+/// Takes back a copy that has not ended: the source is served again, and the target has nothing of it.
 pub fn abort(from: &Opened, to: &Opened) -> Result<(), CopyError> {
     match (mark(from)?, mark(to)?) {
         (Some(Mark::Moving), Some(Mark::Coming)) => {}
         (None, Some(Mark::Coming)) => check_replaceable(from, to)?,
+        // The copy was begun to another target, whose place this one has.
+        (Some(Mark::Moving), None | Some(Mark::Moved)) => return Ok(clear_mark(from)?),
         // Once the source is marked as moved, the copy is all there is: nothing is taken back.
         _ => return Err(CopyError::NotBegun),
     }
@@ -188,8 +190,11 @@ pub fn abort(from: &Opened, to: &Opened) -> Result<(), CopyError> {
 /// `host`: what this one is called, which has the folders of the groups.
 pub fn copy(from: &Opened, to: &Opened, host: &str) -> Result<Copied, CopyError> {
     let all_is_there = match (mark(from)?, mark(to)?) {
-        // All of it was there and the same: only the last mark is left (the source's, in an earlier version).
-        (Some(Mark::Moved), Some(Mark::Coming)) | (Some(Mark::Moving), None) => true,
+        // All of it was there and the same: only the last mark is left.
+        (Some(Mark::Moved), Some(Mark::Coming)) => true,
+        // The same, where an earlier version set the source's mark last; or an empty target has the place of the one that had
+        // part of the copy.
+        (Some(Mark::Moving), None) => !is_empty(to)?,
         // The target holds part of this copy.
         (Some(Mark::Moving), Some(Mark::Coming)) => false,
         // The same, or what the target held before its records were moved to the source.

@@ -86,7 +86,7 @@ fn names_one(ask: &str) -> bool {
     ask.parse::<ShortId>().is_ok() || ask.len() >= BEGINNING && ask.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-fn told(Forgotten { records, lines, lying }: &Forgotten) -> String {
+fn told(Forgotten { records, lines, lying, in_database }: &Forgotten) -> String {
     let parts = [
         (records.asks.len(), "question", "questions"),
         (*lying, "answer that nobody had collected", "answers that nobody had collected"),
@@ -106,9 +106,10 @@ fn told(Forgotten { records, lines, lying }: &Forgotten) -> String {
         told.push("These messages stay in the chats, with the replies to them; delete them there:".to_owned());
         told.extend(chats);
     }
-    told.push(
-        "Not looked into: the log (journald), backups, settings files, and what agents have been told.".to_owned(),
-    );
+    let database = if *in_database { "the database that has a copy of these records, " } else { "" };
+    told.push(format!(
+        "Not looked into: {database}the log (journald), backups, settings files, and what agents have been told."
+    ));
     told.join("\n")
 }
 

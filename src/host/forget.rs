@@ -6,11 +6,11 @@ use super::delivery;
 use super::settings::Settings;
 #[cfg(feature = "postgres")]
 use super::store::Waiting;
-use super::store::{Erased, Opened, StoreError, Whom};
+use super::store::{Erased, InFiles, Opened, StoreError, Whom};
 use crate::ipc::files::Dir;
 use crate::ipc::{BRIEFINGS, RESPONSES, response_name, status_name, taken_name, unpublished_name, withdrawn_name};
 use crate::sabotage::{crash_point, on};
-use askd_core::Ask;
+use askd_core::{Ask, AskId};
 #[cfg(feature = "postgres")]
 use secrecy::ExposeSecret as _;
 use std::io;
@@ -25,6 +25,8 @@ pub struct Forgotten {
     pub lines: usize,
     /// Responses and briefings that nobody had collected.
     pub lying: usize,
+    /// A database that the settings do not name has had all of the records.
+    pub in_database: bool,
 }
 
 impl Forgotten {
@@ -38,29 +40,75 @@ impl Forgotten {
 /// Forgets it. The records go last.
 pub fn forget(settings: &Settings, mut whom: Whom) -> Result<Forgotten, StoreError> {
     let state = settings.state_dir();
-    let records = opened(settings)?;
+    let left = left_behind(settings)?;
+    let records = opened(settings, left.is_some())?;
     // What was moved away is not there to be forgotten.
     records.check()?;
-    records.store.learn(&mut whom)?;
-    let mut lying = 0;
+    let in_database = settings.postgres.url.is_none() && records.was_copied()?;
+    for known in [Some(&records), left.as_ref()].into_iter().flatten() {
+        known.store.learn(&mut whom)?;
+    }
+    let (mut lying, mut copies) = (0, 0);
     let mut first = |ask: &Ask| {
         lying += collect(settings, ask)?;
+        if let Some(left) = &left {
+            copies += drop_from(left, ask.id).map_err(io::Error::other)?;
+        }
         crash_point("forget.collected");
         Ok(())
     };
     let failed = |source| StoreError::Io { what: "cannot change the audit log".to_owned(), source };
     let lines = if on("keepname") { 0 } else { leave_unnamed(&state, &records, &whom).map_err(failed)? };
-    let erased = records.store.erase(&whom, &mut first)?;
+    let mut erased = records.store.erase(&whom, &mut first)?;
     records.store.close()?;
-    Ok(Forgotten { records: erased, lines, lying })
+    erased.others += copies;
+    if let Some(left) = left {
+        erase_left(&left, &whom, &mut erased)?;
+    }
+    Ok(Forgotten { records: erased, lines, lying, in_database })
 }
 
-/// The records, while no daemon has them.
-fn opened(settings: &Settings) -> Result<Opened, StoreError> {
+/// The files from which the records were moved to the database. They still have what they had then, and no daemon starts on them.
+fn left_behind(settings: &Settings) -> Result<Option<Opened>, StoreError> {
+    let state = settings.state_dir();
+    if settings.postgres.url.is_none() || !state.exists() {
+        return Ok(None);
+    }
+    let unreadable = |source| StoreError::Io { what: format!("cannot read {}", state.display()), source };
+    let is_moved = InFiles::open(&state).and_then(|documents| documents.is_moved()).map_err(unreadable)?;
+    if is_moved { Opened::files(&state, false).map(Some) } else { Ok(None) }
+}
+
+/// Takes it out of the files that were left behind. Nobody closes what is open there: it goes, unless it is open in the records too.
+fn erase_left(left: &Opened, whom: &Whom, erased: &mut Erased) -> Result<(), StoreError> {
+    loop {
+        let theirs = left.store.erase(whom, &mut |_| Ok(()))?;
+        erased.others += theirs.lists + theirs.others;
+        erased.asks.extend(theirs.asks);
+        let over = theirs.unfinished.into_iter().filter(|id| !erased.unfinished.contains(id)).collect::<Vec<_>>();
+        if over.is_empty() {
+            return left.store.close();
+        }
+        for id in over {
+            erased.others += drop_from(left, id)?;
+        }
+    }
+}
+
+fn drop_from(left: &Opened, id: AskId) -> Result<usize, StoreError> {
+    let Some(found) = left.store.find(id)? else { return Ok(0) };
+    left.store.forget(&found.ask.group, id)?;
+    Ok(1)
+}
+
+/// The records, while no daemon has them. `held`: the state folder is held already.
+#[cfg_attr(not(feature = "postgres"), expect(unused_variables, reason = "only a database is beside it"))]
+fn opened(settings: &Settings, held: bool) -> Result<Opened, StoreError> {
     #[cfg(feature = "postgres")]
     if let Some(url) = &settings.postgres.url {
         let (url, node) = (url.expose_secret(), &settings.postgres.node);
-        let waiting = Waiting::new(url, node, &settings.state_dir(), false, "askd-postgres")?;
+        let wait = if held { Waiting::beside } else { Waiting::new };
+        let waiting = wait(url, node, &settings.state_dir(), false, "askd-postgres")?;
         let failed = |source| StoreError::Io { what: "cannot start".to_owned(), source };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         return runtime.block_on(waiting.alone());

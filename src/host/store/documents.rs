@@ -2,7 +2,8 @@
 //! tokens. A document's name is its path below `state/`; its owner decides what stands in it. The engine that keeps the asks
 //! keeps the documents, too.
 
-use super::{MAX_FILE_BYTES, Rates, STATE_FOLDER, StoreError, marks};
+use super::marks::{self, Mark};
+use super::{MAX_FILE_BYTES, Rates, STATE_FOLDER, StoreError};
 use crate::ipc::files::{Access, Dir, ReadError};
 #[cfg(feature = "postgres")]
 use crate::ipc::is_json_file;
@@ -91,6 +92,11 @@ impl InFiles {
     /// Whether they may be used: they were not moved away, and are not half a copy.
     pub fn check(&self) -> Result<(), StoreError> {
         marks::check(self, STATE_FOLDER)
+    }
+
+    /// Whether the records were moved from here.
+    pub fn is_moved(&self) -> io::Result<bool> {
+        Ok(marks::mark_of(self)? == Some(Mark::Moved))
     }
 
     /// Runs `act` in the folder that holds a document; creates the folder if it is missing.

@@ -7,7 +7,6 @@ use std::io;
 pub(super) const MARK: &str = "copy";
 
 /// The document that both stores of a finished copy have alike: it shows that the records of the one are in the other.
-#[cfg(feature = "postgres")]
 pub(super) const COPY_ID: &str = "copy_id";
 
 /// How far a copy is.

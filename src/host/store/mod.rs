@@ -168,6 +168,12 @@ impl Opened {
         marks::check(&*self.documents, self.store.place())
     }
 
+    /// Whether another store has had all of it: they were copied from there, or to there.
+    pub fn was_copied(&self) -> Result<bool, StoreError> {
+        let unreadable = |source| StoreError::Io { what: format!("cannot read {}", self.store.place()), source };
+        Ok(self.documents.read(marks::COPY_ID).map_err(unreadable)?.is_some())
+    }
+
     /// The files of this folder. `after_loss`: the operator says that the disk may have lost what was written last.
     pub fn files(state: &Path, after_loss: bool) -> Result<Self, StoreError> {
         let store = Box::new(Files::open(state, after_loss)?);

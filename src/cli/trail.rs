@@ -1,4 +1,5 @@
-//! `askd log ID`: what happened to a question, from the audit log. Read only; needs no daemon unless the question is named by its code.
+//! `askd log ID`: what happened to a question, from the audit log. Read only; needs no daemon unless the question is named by its code
+//! or by few characters of its id.
 
 use super::asks::{Where, segment};
 use super::layout::text;
@@ -6,6 +7,7 @@ use super::layout::text;
 use super::small_runtime;
 use super::{Exit, FAILED, say};
 use crate::host::settings::Settings;
+use crate::host::store::BEGINNING;
 #[cfg(feature = "postgres")]
 use crate::host::store::lines_of;
 use askd_core::printable;
@@ -25,7 +27,7 @@ use std::collections::BTreeSet;
 pub(super) struct Trail {
     #[command(flatten)]
     at: Where,
-    /// Its code, or the beginning of its id.
+    /// Its code, or the beginning of its id (8 or more characters if no daemon knows it).
     id: String,
     /// Print the lines as they are in the log.
     #[arg(long)]
@@ -37,9 +39,17 @@ type Line = (Map<String, Value>, String);
 
 impl Trail {
     pub(super) fn run(self) -> Result<(), Exit> {
-        // Only the daemon knows codes; without it the beginning of an id does.
+        // Only the daemon knows codes. A code that it does not know may be the beginning of another question's id.
         let known = self.at.call(Method::GET, &format!("/asks/{}", segment(&self.id)?), None);
-        let id = known.as_ref().map_or(&*self.id, |ask| text(ask, "id"));
+        let id = match &known {
+            Ok(ask) => text(ask, "id"),
+            Err(_) if self.id.len() >= BEGINNING => &self.id,
+            Err(Exit { message, .. }) => {
+                let message = message.trim_end_matches('.');
+                let fix = "the audit log takes the first 8 or more characters of its id";
+                return Err(Exit::new(FAILED, format!("{message}; {fix}")));
+            }
+        };
         let lines = self.lines(id)?;
         let asks: BTreeSet<&str> = lines.iter().map(|(line, _)| line["ask"].as_str().unwrap_or_default()).collect();
         match asks.len() {
@@ -48,7 +58,10 @@ impl Trail {
                 format!("the audit log knows no question {id:?}; `askd list --settled --json` shows ids"),
             )),
             1 if self.json => Ok(lines.iter().try_for_each(|(_, line)| say(line))?),
-            1 => Ok(lines.iter().try_for_each(|(line, _)| say(&plain(line)))?),
+            1 => {
+                say(&format!("Question {}", asks.first().copied().unwrap_or_default()))?;
+                Ok(lines.iter().try_for_each(|(line, _)| say(&plain(line)))?)
+            }
             _ => {
                 let asks = asks.into_iter().collect::<Vec<_>>().join("\n  ");
                 Err(Exit::new(FAILED, format!("several questions begin with {id:?}:\n  {asks}")))

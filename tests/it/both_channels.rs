@@ -5,7 +5,7 @@ use crate::harness::{SOON, World, choice};
 use crate::in_slack::{ALICE, CHANNEL, Mode, in_slack};
 use crate::on_whatsapp::{ADA, TO_ADA, sim};
 use askd_sim::slack::{Act, Message};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Asked in that channel of Slack, and after two seconds on WhatsApp too.
 async fn on_both(chat: &str) -> World {
@@ -44,7 +44,13 @@ async fn asked_in_slack_and_then_on_whatsapp_answered_anywhere_closed_everywhere
     world.all_closed(SOON).await;
     let said = world.said_to(ADA);
     assert_eq!(said.iter().filter(|text| text.contains("Answered: ")).count(), 2, "each closed once: {said:#?}");
+    assert_eq!((listed_as_on(&world, "slack"), listed_as_on(&world, "whatsapp")), (json!(2), json!(2)));
     world.kept_the_pace();
+}
+
+/// How many questions the inbox lists as shown or answered there.
+fn listed_as_on(world: &World, channel: &str) -> Value {
+    world.call("GET", &format!("/asks?channel={channel}"), None).1["total"].clone()
 }
 
 #[tokio::test]
@@ -52,11 +58,14 @@ async fn what_slack_cannot_show_is_asked_on_whatsapp() {
     let world = on_both("C0NOWHERE").await;
     world.ask("r1", choice("Which?", &["a", "b"]));
     world.shown(ADA, "Which?").await;
+    let on = || (listed_as_on(&world, "slack"), listed_as_on(&world, "whatsapp"));
+    assert_eq!(on(), (json!(0), json!(1)));
     assert!(world.log().contains("channel_not_found"), "the operator is told why");
     world.writes(ADA, "1").await;
     assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "a");
     world.shown(ADA, "Answered: a by Ada").await;
     world.all_closed(SOON).await;
+    assert_eq!(on(), (json!(0), json!(1)));
     assert!(world.slack.messages(CHANNEL).is_empty());
 }
 

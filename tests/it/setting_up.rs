@@ -235,13 +235,18 @@ fn the_trail_of_a_question_is_read_from_the_audit_files() {
     agent.take("r1");
     world.all_done("g");
     let trail = out(&world.run(&["log", &code]));
-    let what: Vec<&str> = trail.lines().map(|line| line[25..41].trim()).collect();
+    assert_eq!(trail.lines().next(), Some(&*format!("Question {id}")));
+    let what: Vec<&str> = trail.lines().skip(1).map(|line| line[25..41].trim()).collect();
     assert_eq!((what[0], what.contains(&"answered"), what.contains(&"delivered")), ("asked", true, true), "{trail}");
     assert!(trail.contains("by operator") && trail.contains("channel cli") && !trail.contains("Deploy"), "{trail}");
     world.kill();
     assert_eq!(out(&world.run(&["log", &id[..8]])), trail, "without a daemon, by the beginning of its id");
     let lines = out(&world.run(&["log", &id, "--json"]));
     assert!(lines.lines().all(|line| serde_json::from_str::<Value>(line).unwrap()["ask"] == id), "{lines}");
+    // What is as short as a code may be one, and the beginning of the id of another question.
+    let short = world.run(&["log", &id[..7]]);
+    assert_eq!((short.status.code(), out(&short)), (Some(1), String::new()));
+    assert!(err(&short).contains("the first 8 or more characters of its id"), "{}", err(&short));
     let unknown = world.run(&["log", "ffffffff"]);
     assert_eq!(unknown.status.code(), Some(1));
     assert!(err(&unknown).contains("the audit log knows no question \"ffffffff\""), "{}", err(&unknown));

@@ -79,7 +79,7 @@ fn is(by: Person, person: &str) -> bool {
 }
 
 fn was_on(ask: &Ask, channel: &str) -> bool {
-    let mut shown = ask.widgets.iter().map(|widget| widget.route.channel);
+    let mut shown = ask.widgets.iter().filter(|widget| widget.was_shown()).map(|widget| widget.route.channel);
     shown.any(|shown| shown.as_str() == channel) || said_by(ask).any(|by| by.via.as_str() == channel)
 }
 

@@ -199,6 +199,21 @@ impl Widget {
         attempt.saturating_sub(self.one_by_one.first_attempt.max(1)).saturating_add(1)
     }
 
+    /// People have seen it there, or a part of it, as far as is known.
+    pub fn was_shown(&self) -> bool {
+        let taken = self.one_by_one.seen || self.posts.iter().any(|post| !post.invitation);
+        match self.state {
+            WidgetState::Up { .. } => true,
+            // What the channel took first was not displayed.
+            WidgetState::Failed { .. } => self.one_by_one.seen,
+            WidgetState::Closed { .. } => taken || !self.route.posts(),
+            WidgetState::Queued { .. }
+            | WidgetState::Sent { .. }
+            | WidgetState::Unknown { .. }
+            | WidgetState::Held { .. } => taken,
+        }
+    }
+
     /// Waits in our own queue.
     pub(super) fn queue(&mut self, route: usize, not_before: Time, until: Time, cx: &mut Context) {
         self.state = WidgetState::Queued { not_before, until };

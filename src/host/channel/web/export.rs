@@ -114,10 +114,11 @@ fn csv_lines(ask: &Ask) -> String {
     ask.content.questions.iter().map(|question| line(&question.text)).collect()
 }
 
-/// A cell of CSV. What a spreadsheet would take for a formula begins with an apostrophe, which makes it text.
+/// A cell of CSV. What a spreadsheet would take for a formula begins with an apostrophe, which makes it text. What some programs take
+/// for the end of a cell, as others take a comma, is quoted too.
 fn cell(text: &str) -> String {
     let mark = if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
-    if mark.is_empty() && !text.contains([',', '"', '\n', '\r']) {
+    if mark.is_empty() && !text.contains([',', ';', '\t', '"', '\n', '\r']) {
         return text.to_owned();
     }
     format!("\"{mark}{}\"", text.replace('"', "\"\""))
@@ -135,6 +136,8 @@ mod tests {
             ("+49 151", "\"'+49 151\""),
             ("-2", "\"'-2\""),
             ("@SUM(A1)", "\"'@SUM(A1)\""),
+            ("a; b", "\"a; b\""),
+            ("a\tb", "\"a\tb\""),
             ("a, \"b\"\nc", "\"a, \"\"b\"\"\nc\""),
         ];
         for (text, expected) in told {

@@ -7,7 +7,7 @@ use crate::host::settings::Settings;
 use anyhow::Context as _;
 use askd_core::Group;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use toml::de::DeTable;
 
 const HEAD: &str = "# Settings of askd, begun by `askd init`. Every key and its default: config/default.toml. After a change:\n\

@@ -301,11 +301,15 @@ fn a_notice_that_is_tried_again_goes_only_to_who_still_hears_of_it() {
     }
     let shown = asks("r1");
     assert_eq!(told(&anns, &shown, 1)[0]["text"], "Which title, r1?");
-    (told(&own, &shown, 1), told(&other, &shown, 1));
+    for browser in [&own, &other] {
+        told(browser, &shown, 1);
+    }
 
     service.away.store(true, Ordering::Relaxed);
     let missed = asks("r2");
-    (told(&own, &missed, 1), told(&other, &missed, 1), told(&anns, &missed, 1));
+    for browser in [&own, &other, &anns] {
+        told(browser, &missed, 1);
+    }
     let gone = json!({"endpoint": own.subscription(&service)["endpoint"]});
     assert_eq!(call(&world, &world.token(), "DELETE", &gone).0, 204);
     std::fs::write(world.dir.path().join("askd.toml"), people(&service, "board", text)).unwrap();

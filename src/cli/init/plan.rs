@@ -36,8 +36,8 @@ pub(super) struct Section<'a> {
 impl Section<'_> {
     /// The section as it stands in a file that has none.
     fn whole(&self) -> String {
-        let lines: String = self.keys.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
-        format!("\n[{}]\n{}{lines}", self.name, self.comment)
+        let lines: Vec<String> = self.keys.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
+        format!("\n[{}]\n{}{}", self.name, self.comment, lines.concat())
     }
 
     /// A text with these keys: in a section of their own, or in the one that is there.
@@ -53,15 +53,15 @@ impl Section<'_> {
         }
         let keys = table.get_ref().as_table().into_iter().flat_map(|table| table.iter());
         let empty: Vec<_> = keys.filter(|(_, value)| value.get_ref().as_str() == Some("")).collect();
-        let (mut edits, mut new) = (Vec::new(), String::new());
+        let (mut edits, mut new) = (Vec::new(), Vec::new());
         for (key, value) in self.keys {
             match empty.iter().find(|(known, _)| known.get_ref() == key) {
                 Some((_, place)) => edits.push((place.span(), value.clone())),
-                None => new += &format!("\n{key} = {value}"),
+                None => new.push(format!("\n{key} = {value}")),
             }
         }
         let end = start + header.len();
-        edits.push((end..end, new));
+        edits.push((end..end, new.concat()));
         // From the end, so that places stay where they are.
         edits.sort_by_key(|(place, _)| std::cmp::Reverse(place.start));
         let mut text = text.to_owned();

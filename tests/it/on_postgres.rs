@@ -244,7 +244,11 @@ fn the_doctor_looks_at_the_database() {
     // A base backup that is being taken is no standby.
     let (copied, log) = (host.world.dir.path().join("backup"), host.world.dir.path().join("backup.log"));
     let mut backup = Command::new("pg_basebackup");
-    backup.args(["--checkpoint=fast", "--max-rate=32k", "--dbname"]).arg(&database.server).arg("--pgdata").arg(copied);
+    backup
+        .args(["--checkpoint=fast", "--max-rate=32k", "--dbname"])
+        .arg(&database.server.url)
+        .arg("--pgdata")
+        .arg(copied);
     let mut backup = backup.stderr(fs::File::create(log).unwrap()).spawn().unwrap();
     let backs_up = || database.query("select 'yes' from pg_stat_replication where state = 'backup'").pop();
     within(SOON, "a base backup", backs_up);

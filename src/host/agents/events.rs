@@ -202,10 +202,14 @@ impl Reader {
             let mut seen = HashSet::new();
             let mut events = Vec::new();
             for id in changed.into_iter().filter(|id| seen.insert(*id)) {
-                if self.agents.broker.is_of_group(id, &self.group)
-                    && let Ok(Some(ask)) = self.agents.broker.get(id).await
-                {
-                    events.extend(told(&ask, &self.group));
+                if !self.agents.broker.is_of_group(id, &self.group) {
+                    continue;
+                }
+                match self.agents.broker.get(id).await {
+                    Ok(ask) => events.extend(ask.iter().flat_map(|ask| told(ask, &self.group))),
+                    Err(StoreError::Damaged { .. }) => {}
+                    // The reader calls again, and goes on from before.
+                    Err(_) => return None,
                 }
             }
             if !events.is_empty() {

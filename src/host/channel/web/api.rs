@@ -320,7 +320,9 @@ async fn events(
                     Ok(Some(ask)) if caller.sees(&ask.group) => {
                         SseEvent::default().event("ask").json_data(View::of(&ask)).ok()?
                     }
-                    _ => return None,
+                    Ok(_) => return None,
+                    // The page reads everything again until it can be read: else it would go on showing what is over.
+                    Err(_) => resync(),
                 },
                 Err(BroadcastStreamRecvError::Lagged(_)) => resync(),
             };

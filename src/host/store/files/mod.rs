@@ -214,7 +214,10 @@ impl Files {
                     return Ok(Some((read.ask, kind, bytes.len())));
                 }
                 Err(ReadError::Gone) => {}
-                Err(error) => return Err(io_error(format!("cannot read ask {id}"))(io::Error::other(error))),
+                Err(ReadError::Io(error)) => return Err(io_error(format!("cannot read ask {id}"))(error)),
+                Err(error) => {
+                    return Err(StoreError::Damaged { id, source: BadRecord::Unreadable(error.to_string()) });
+                }
             }
         }
         Ok(None)

@@ -30,6 +30,20 @@ fn load(store: &Files, ask: &Ask) -> Arc<Ask> {
     store.load(&ask.group, ask.id).unwrap().unwrap()
 }
 
+/// Lists leave it out: it must not hide all others.
+#[test]
+fn what_is_no_plain_file_is_a_damaged_record() {
+    let (temp, store) = open();
+    let first = Arc::new(ask(1, "g"));
+    store.save(&first, Save::Now).unwrap();
+    store.flush().unwrap();
+    let file = temp.path().join("state/pending_questions/g").join(file_name(first.id));
+    std::fs::remove_file(&file).unwrap();
+    std::os::unix::fs::symlink("elsewhere", &file).unwrap();
+    store.cache.lock().remove(first.id);
+    assert!(matches!(store.load(&first.group, first.id), Err(StoreError::Damaged { .. })));
+}
+
 /// The files of the journal that hold something.
 fn journal(state: &std::path::Path) -> Vec<PathBuf> {
     let parts = std::fs::read_dir(state.join("journal")).unwrap().map(|entry| entry.unwrap().path());

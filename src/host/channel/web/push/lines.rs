@@ -8,6 +8,7 @@ use crate::host::backoff::Backoff;
 use crate::host::networks::PublicOnly;
 use crate::host::outgoing::client_for;
 use crate::host::settings::{PushSettings, Settings};
+use crate::host::store::StoreError;
 use axum::http::{StatusCode, header};
 use reqwest::redirect::Policy;
 use serde_json::json;
@@ -86,10 +87,12 @@ impl Push {
         // What it shows has to go, even if its person does not see the group any more.
         let shows = !notice.is_open && self.0.begun.lock().remove(&(notice.ask, to.to_owned()));
         for tries_left in (0..TRIES).rev() {
-            let is_over = !matches!(self.0.broker.get(notice.ask).await, Ok(Some(ask)) if ask.outcome().is_none());
-            if notice.is_open && is_over {
-                return;
-            }
+            let unread = match self.0.broker.get(notice.ask).await {
+                Ok(Some(ask)) if ask.outcome().is_none() => None,
+                Err(error) if !matches!(error, StoreError::Damaged { .. }) => Some(error),
+                _ if notice.is_open => return,
+                _ => None,
+            };
             let device = self.0.devices.at(to).filter(|_| self.key().is_some());
             let Some((caller, device)) = device.and_then(|device| Some((self.hears(&device)?, device))) else {
                 return self.drop_line(to);
@@ -98,7 +101,11 @@ impl Push {
             if !sees && !shows {
                 return;
             }
-            match self.try_once(&device.subscription, notice, sees).await {
+            let tried = match unread {
+                Some(error) if notice.is_open => Tried::Later(error.to_string()),
+                _ => self.try_once(&device.subscription, notice, sees).await,
+            };
+            match tried {
                 Tried::Done => {
                     if notice.is_open {
                         self.0.begun.lock().insert((notice.ask, to.to_owned()));

@@ -206,18 +206,17 @@ impl Files {
 
     /// An ask as its record says, where that is, and how many bytes it has.
     fn read_record(&self, group: &Group, id: AskId) -> Result<Option<(Ask, Kind, usize)>, StoreError> {
+        let damaged = |source| StoreError::Damaged { id, source };
         for kind in [Kind::Pending, Kind::Settled] {
             let read = self.folder(kind, group).map_err(ReadError::from);
             match read.and_then(|folder| folder.read_own(&file_name(id), MAX_RECORD_BYTES)) {
                 Ok((bytes, _)) => {
-                    let read = record::read(&bytes).map_err(|source| StoreError::Damaged { id, source })?;
+                    let read = record::read(&bytes).map_err(damaged)?;
                     return Ok(Some((read.ask, kind, bytes.len())));
                 }
                 Err(ReadError::Gone) => {}
                 Err(ReadError::Io(error)) => return Err(io_error(format!("cannot read ask {id}"))(error)),
-                Err(error) => {
-                    return Err(StoreError::Damaged { id, source: BadRecord::Unreadable(error.to_string()) });
-                }
+                Err(error) => return Err(damaged(BadRecord::Unreadable(error.to_string()))),
             }
         }
         Ok(None)
@@ -364,9 +363,7 @@ impl Store for Files {
             folder.replace(".tmp-rejected", name, bytes, Access::PRIVATE)?;
             let mut kept = Vec::new();
             for name in folder.names()? {
-                if let Some(stamp) = folder.stat(&name)? {
-                    kept.push((stamp.modified, name, stamp.bytes));
-                }
+                kept.extend(folder.stat(&name)?.map(|stamp| (stamp.modified, name, stamp.bytes)));
             }
             kept.sort();
             let mut total: u64 = kept.iter().map(|(_, _, bytes)| bytes).sum();

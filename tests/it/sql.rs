@@ -1,6 +1,7 @@
 //! Queries of stories to the server that `tests/postgres/run` starts. Connections are kept: a `psql` for each query took as much of
 //! the processors as a tenth of all stories.
 
+use sqlx::postgres::PgConnectOptions;
 use sqlx::{Column as _, Connection as _, PgConnection, Row as _};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::thread;
@@ -49,6 +50,8 @@ impl Sql {
         {
             return Ok(connection);
         }
-        PgConnection::connect(&self.url).await
+        // PgBouncer refuses what it does not know.
+        let options = self.url.parse::<PgConnectOptions>()?.extra_float_digits(None);
+        PgConnection::connect_with(&options).await
     }
 }

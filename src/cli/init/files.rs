@@ -27,8 +27,13 @@ pub(super) fn put(path: &Path, text: &str, mode: u32) -> anyhow::Result<()> {
         }
         std::fs::rename(path, free(path)?).with_context(at)?;
     }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path).with_context(at)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(at)
+    write(path, OpenOptions::new().write(true).create_new(true).mode(mode), text)
+}
+
+/// On stable storage when it returns.
+fn write(path: &Path, how: &OpenOptions, text: &str) -> anyhow::Result<()> {
+    let written = how.open(path).and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()));
+    written.with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// A name for what a file held before.
@@ -42,8 +47,7 @@ fn free(path: &Path) -> anyhow::Result<PathBuf> {
 pub(super) fn rewrite(path: &Path, text: &str) -> anyhow::Result<()> {
     let at = || format!("cannot write {}", path.display());
     std::fs::copy(path, free(path)?).with_context(at)?;
-    let mut file = OpenOptions::new().write(true).truncate(true).open(path).with_context(at)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(at)
+    write(path, OpenOptions::new().write(true).truncate(true), text)
 }
 
 /// Adds to the end of a file, or makes it.
@@ -52,6 +56,5 @@ pub(super) fn append(path: &Path, text: &str) -> anyhow::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).with_context(at)?;
     }
-    let mut file = OpenOptions::new().append(true).create(true).open(path).with_context(at)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(at)
+    write(path, OpenOptions::new().append(true).create(true), text)
 }

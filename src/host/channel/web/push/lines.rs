@@ -87,12 +87,14 @@ impl Push {
         // What it shows has to go, even if its person does not see the group any more.
         let shows = !notice.is_open && self.0.begun.lock().remove(&(notice.ask, to.to_owned()));
         for tries_left in (0..TRIES).rev() {
-            let unread = match self.0.broker.get(notice.ask).await {
-                Ok(Some(ask)) if ask.outcome().is_none() => None,
-                Err(error) if !matches!(error, StoreError::Damaged { .. }) => Some(error),
-                _ if notice.is_open => return,
-                _ => None,
-            };
+            let mut unread = None;
+            if notice.is_open {
+                match self.0.broker.get(notice.ask).await {
+                    Ok(Some(ask)) if ask.outcome().is_none() => {}
+                    Ok(_) | Err(StoreError::Damaged { .. }) => return,
+                    Err(error) => unread = Some(error),
+                }
+            }
             let device = self.0.devices.at(to).filter(|_| self.key().is_some());
             let Some((caller, device)) = device.and_then(|device| Some((self.hears(&device)?, device))) else {
                 return self.drop_line(to);
@@ -102,8 +104,8 @@ impl Push {
                 return;
             }
             let tried = match unread {
-                Some(error) if notice.is_open => Tried::Later(error.to_string()),
-                _ => self.try_once(&device.subscription, notice, sees).await,
+                Some(error) => Tried::Later(error.to_string()),
+                None => self.try_once(&device.subscription, notice, sees).await,
             };
             match tried {
                 Tried::Done => {

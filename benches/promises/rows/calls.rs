@@ -10,7 +10,7 @@ use crate::world::{Host, World, button, fresh};
 use serde_json::Value;
 use std::fs;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 const TRACED: &str = "trace=fsync,fdatasync,syncfs,openat,openat2,mkdirat,mkdir,rename,renameat,renameat2,unlink,unlinkat,\
                       linkat,statx,newfstatat,access,faccessat2,utimensat,sendto,write,writev";
@@ -18,6 +18,8 @@ const TRACED: &str = "trace=fsync,fdatasync,syncfs,openat,openat2,mkdirat,mkdir,
 const LATER: Duration = Duration::from_secs(11);
 /// In the quick form: once each, at the least.
 const SOONER: Duration = Duration::from_secs(6);
+/// How often the daemon looks at the folders, and flushes then.
+const LOOKS: Duration = Duration::from_secs(5);
 
 struct Line {
     at: f64,
@@ -37,6 +39,7 @@ pub(crate) fn measure(bench: &mut Bench) {
     let mut world = World::new(Host::Askd, fresh(&bench.base, "calls"), 1, &bench.chat);
     world.start();
     life(bench, &world);
+    let mut filed = Instant::now();
     std::thread::sleep(later);
     // What the daemon does anyway in that time.
     let file = world.folder.join("strace-idle");
@@ -48,7 +51,14 @@ pub(crate) fn measure(bench: &mut Bench) {
     for _ in 0..if bench.quick { 1 } else { 3 } {
         let file = world.folder.join("strace");
         let strace = attach(world.pid(), &file);
+        // A life that lies between two flushes: one across a flush is filed twice, and how many are is chance.
+        let mut next = filed + Duration::from_millis(500);
+        while next < Instant::now() {
+            next += LOOKS;
+        }
+        std::thread::sleep(next - Instant::now());
         let moments = life(bench, &world);
+        filed = Instant::now();
         std::thread::sleep(later);
         detach(strace);
         let lines = read(&fs::read_to_string(&file).unwrap());

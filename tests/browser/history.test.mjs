@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
 import { card, done, LOOKS, sample, shoot, until } from './harness.mjs';
-import { accessible, button, daemon, FRAMEWORK, noSidewaysScroll, open, page, settings, visible } from './inbox.mjs';
+import { accessible, button, connectionLine, daemon, FRAMEWORK, noSidewaysScroll, open, page, settings, visible } from './inbox.mjs';
 
 const ANN = 'ann-0123456789abcdef';
 
@@ -54,6 +54,23 @@ test('the history says what was asked and answered, by day, with filters, a trai
   await visible(page.getByText('Nothing fits.'));
   await page.getByRole('link', { name: 'Inbox' }).click();
   await visible(page.getByText('No open questions.'));
+});
+
+test('a daemon that cannot read its questions says so, and is asked again', async () => {
+  const ask = await daemon.asked({ questions: [FRAMEWORK] });
+  const problem = { title: 'Not readable', detail: 'askd cannot read the stored questions; its log says why.' };
+  const broken = (route) => route.fulfill({ status: 503, json: problem, contentType: 'application/problem+json' });
+  const lists = /api\/v1\/asks\?/;
+  await open({ expected: [/503/], before: (fresh) => fresh.route(lists, broken) });
+  await until('the reason', async () => (await connectionLine().textContent()) === problem.detail);
+  await page.unroute(lists);
+  await visible(card(page, ask));
+  assert.equal(await connectionLine().textContent(), '');
+
+  await page.getByRole('link', { name: 'History' }).click();
+  await page.route(/api\/v1\/export/, broken);
+  await button(page, 'CSV').click();
+  await visible(page.locator('#history-found', { hasText: problem.detail }));
 });
 
 test('a person sees and answers the questions of their groups, and is named', async () => {

@@ -232,3 +232,34 @@ fn while_the_records_cannot_be_read_no_list_and_no_export_looks_complete() {
     assert!(!told.ends_with("0\r\n\r\n"), "the end of a whole body");
     database.away(false);
 }
+
+/// SPEC 8: what is wrong with one file does not stop the others.
+#[test]
+fn one_record_that_cannot_be_read_hides_no_others() {
+    let world = World::empty().in_files().with_binary();
+    let fail = world.dir.path().join("fail");
+    let mut world = world.env("ASKD_FAIL_CALL", fail.to_str().unwrap());
+    world.start();
+    let agent = world.group("research");
+    for (request, answered) in [("r1", true), ("r2", true), ("r3", false), ("r4", false)] {
+        agent.ask_framework(request);
+        let open = within(SOON, "the question", || world.open().into_iter().find(|ask| ask["request_id"] == request));
+        if answered {
+            assert_eq!(world.answer(&open, &json!({format!("{request}_0"): "Vue"})).0, 200);
+        }
+    }
+    let all = pages(&world, "limit=1000");
+    assert_eq!(all.len(), 4);
+    // Another run has none of them at hand.
+    assert!(world.terminate().success());
+    world.start();
+    within(SOON, "the asks to be read", || (world.raw("GET", "/readyz", "", "").1 == "ready\n").then_some(()));
+    for (state, unread, left) in [("open", "r3", "r4"), ("settled", "r1", "r2")] {
+        let id = all.iter().find(|ask| ask["request_id"] == unread).unwrap()["id"].as_str().unwrap();
+        std::fs::write(&fail, format!("openat2@{id}.json:1-:EIO")).unwrap();
+        let (status, listed) = world.call("GET", &format!("/asks?state={state}"), None);
+        assert_eq!((status, requests(listed["asks"].as_array().unwrap())), (200, vec![left]), "{listed}");
+        std::fs::remove_file(&fail).unwrap();
+    }
+    assert_eq!(pages(&world, "limit=1000").len(), 4);
+}

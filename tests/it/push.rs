@@ -34,6 +34,8 @@ struct Service {
     sent: Arc<Mutex<Vec<Push>>>,
     /// It takes nothing.
     away: Arc<AtomicBool>,
+    /// It does not reply yet.
+    holds: Arc<AtomicBool>,
 }
 
 impl Service {
@@ -41,22 +43,25 @@ impl Service {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let host = listener.local_addr().unwrap().to_string();
         let sent = Arc::new(Mutex::new(Vec::new()));
-        let away = Arc::<AtomicBool>::default();
-        let (takes, is_away) = (Arc::clone(&sent), Arc::clone(&away));
+        let (away, holds) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+        let (takes, is_away, is_holding) = (Arc::clone(&sent), Arc::clone(&away), Arc::clone(&holds));
         // It ends with the process.
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = BufReader::new(stream.unwrap());
-                let (takes, is_away) = (Arc::clone(&takes), Arc::clone(&is_away));
+                let (takes, is_away, is_holding) = (takes.clone(), is_away.clone(), is_holding.clone());
                 thread::spawn(move || {
                     while let Some(taken) = take(&mut stream, &takes) {
+                        while is_holding.load(Ordering::Relaxed) {
+                            thread::sleep(Duration::from_millis(5));
+                        }
                         let status = if is_away.load(Ordering::Relaxed) { 503 } else { taken };
                         write!(stream.get_mut(), "HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").unwrap();
                     }
                 });
             }
         });
-        Self { host, sent, away }
+        Self { host, sent, away, holds }
     }
 
     /// What was sent to this browser, once there is so much.
@@ -333,6 +338,34 @@ fn a_notice_that_is_tried_again_goes_only_to_who_still_hears_of_it() {
     assert_eq!(told(&anns, &shown, 2)[1], end);
     assert_eq!(told(&other, &shown, 2)[1]["group"], "writer");
     assert_eq!((told(&own, &shown, 0).len(), told(&anns, &later, 0).len()), (1, 0));
+}
+
+/// Whoever waits for a place to leave is looked at once it has one.
+#[test]
+fn a_notice_that_waits_behind_others_goes_only_to_who_still_hears_of_it() {
+    /// How many notices are on their way at a time.
+    const AT_ONCE: usize = 16;
+    let service = Service::start();
+    let world = World::empty().config(&people(&service, "writer", "")).with_binary().started();
+    let own = Browser::new("/own");
+    signs_up(&world, &world.token(), &own, &service);
+    for letter in 'a'..='t' {
+        signs_up(&world, ANN, &Browser::new(&format!("/n/{letter}")), &service);
+    }
+    let anns = || service.sent.lock().unwrap().iter().filter(|push| push.browser.starts_with("/n/")).count();
+    service.holds.store(true, Ordering::Relaxed);
+    world.group("writer").ask("r1", &choice("Which title?", &["One", "Two"]));
+    within(SOON, "the first notices", || (service.sent.lock().unwrap().len() == AT_ONCE).then_some(()));
+    std::fs::write(world.dir.path().join("askd.toml"), people(&service, "board", "")).unwrap();
+    world.signal(rustix::process::Signal::HUP);
+    within(SOON, "the settings to be read", || world.log().contains("reloaded the group settings").then_some(()));
+    let under_way = anns();
+    service.holds.store(false, Ordering::Relaxed);
+    // What was asked later is told later.
+    service.sent_to(&world, &own, 1);
+    world.group("writer").ask("r2", &choice("Which other title?", &["One", "Two"]));
+    service.sent_to(&world, &own, 2);
+    assert_eq!(anns(), under_way, "Ann does not see the group any more");
 }
 
 #[test]

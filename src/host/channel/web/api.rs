@@ -152,7 +152,11 @@ fn does_not_fit(refusal: &Refusal) -> Problem {
 #[expect(clippy::needless_pass_by_value, reason = "used as a function of map_err")]
 pub(super) fn unreadable(error: StoreError) -> Problem {
     tracing::error!(%error, "cannot read stored asks");
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Not readable", "The stored asks cannot be read; the log says why.")
+    Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "Not readable",
+        "askd cannot read the stored questions; its log says why.",
+    )
 }
 
 async fn show(call: Call) -> Result<Json<View>, Problem> {

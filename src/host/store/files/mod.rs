@@ -208,14 +208,18 @@ impl Files {
     fn read_record(&self, group: &Group, id: AskId) -> Result<Option<(Ask, Kind, usize)>, StoreError> {
         let damaged = |source| StoreError::Damaged { id, source };
         for kind in [Kind::Pending, Kind::Settled] {
-            let read = self.folder(kind, group).map_err(ReadError::from);
-            match read.and_then(|folder| folder.read_own(&file_name(id), MAX_RECORD_BYTES)) {
+            let unread = || io_error(format!("cannot read ask {id}"));
+            let folder = self.folder(kind, group).map_err(unread())?;
+            match folder.read_own(&file_name(id), MAX_RECORD_BYTES) {
                 Ok((bytes, _)) => {
                     let read = record::read(&bytes).map_err(damaged)?;
                     return Ok(Some((read.ask, kind, bytes.len())));
                 }
                 Err(ReadError::Gone) => {}
-                Err(ReadError::Io(error)) => return Err(io_error(format!("cannot read ask {id}"))(error)),
+                // A file that cannot be read in a folder that can be is as good as a damaged one, and hides no others.
+                Err(ReadError::Io(error)) if folder.list().and_then(|mut list| list.part(1, |_| Ok(()))).is_err() => {
+                    return Err(unread()(error));
+                }
                 Err(error) => return Err(damaged(BadRecord::Unreadable(error.to_string()))),
             }
         }

@@ -1,7 +1,7 @@
 // What was asked before: found by agent, outcome, person, channel and words, listed by day with the trail of each, and
 // exported. It deliberately asks the daemon for each page: nothing of it is kept while the inbox is shown.
 
-import { download, listPage } from './api.js';
+import { download, listPage, Problem } from './api.js';
 import { byId, el } from './dom.js';
 import { settledItem } from './settled.js';
 import { day, outcomeOf } from './words.js';
@@ -46,6 +46,16 @@ export function setUpHistory({ failed }) {
     }
   }
 
+  async function exportAs(format) {
+    try {
+      await download(`api/v1/export?format=${format}&state=settled${query()}`, `askd.${format}`);
+    } catch (failure) {
+      // A download that broke off says nothing that would help.
+      byId('history-found').textContent = failure instanceof Problem ? failure.message : 'The export broke off. Please try again.';
+      failed(failure);
+    }
+  }
+
   form.addEventListener('submit', (event) => {
     event.preventDefault();
     read();
@@ -53,7 +63,7 @@ export function setUpHistory({ failed }) {
   form.addEventListener('change', () => read());
   byId('history-more').addEventListener('click', () => read(next));
   for (const format of ['csv', 'jsonl']) {
-    byId(`export-${format}`).addEventListener('click', () => download(`api/v1/export?format=${format}&state=settled${query()}`, `askd.${format}`).catch(failed));
+    byId(`export-${format}`).addEventListener('click', () => exportAs(format));
   }
 
   return {

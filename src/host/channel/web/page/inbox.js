@@ -22,6 +22,8 @@ const LATE_AT_ONCE = 5;
 // The history has the others: a page that is open for days does not grow.
 const MOST_SETTLED = 1000;
 const BACK_NOTICE_MS = 4000;
+// How soon a list is asked for again that askd could not read.
+const REREAD_MS = 3000;
 
 // A first connection that takes longer than this is worth a line; a shorter one would only flicker.
 const SLOW_MS = 700;
@@ -40,6 +42,7 @@ let loaded = false;
 let settledLimit = SETTLED_AT_ONCE;
 let lateLimit = LATE_AT_ONCE;
 let listing = null;
+let rereading = null;
 let linked = null;
 let lastInput = -Infinity;
 
@@ -380,6 +383,7 @@ function line(text, kind = '') {
 
 async function readList() {
   const mine = { newer: new Set() };
+  clearTimeout(rereading);
   listing = mine;
   try {
     const present = new Set();
@@ -400,9 +404,19 @@ async function readList() {
     bringForward(news);
     followLink();
   } catch (failure) {
-    if (listing === mine) link.fail();
+    if (listing === mine) whenUnread(failure);
     if (!(failure instanceof Problem)) throw failure;
   }
+}
+
+// A daemon that says why it cannot list is there.
+function whenUnread({ status, message }) {
+  if (status !== 503) {
+    link.fail();
+    return;
+  }
+  line(message);
+  rereading = setTimeout(readList, REREAD_MS);
 }
 
 const link = connection({
@@ -445,6 +459,7 @@ function openInbox() {
 }
 
 function openSignIn(problem) {
+  clearTimeout(rereading);
   line('');
   for (const place of [...PLACES, 'places']) byId(place).hidden = true;
   history.close();

@@ -13,7 +13,7 @@ async function tell({ ask, group, text, over }) {
   const tag = `askd-${ask}`;
   const looking = (await pages()).some(({ focused }) => focused);
   const said = over ? 'No answer is needed any more.' : text ?? 'Please answer the question to continue.';
-  await self.registration.showNotification(over ? 'Question Closed' : 'Question Received', { tag, body: `${said}\nFrom ${group}`, icon: 'icon.png', data: { ask }, silent: over || looking });
+  await self.registration.showNotification(over ? 'Question Closed' : 'Question Received', { tag, body: group ? `${said}\nFrom ${group}` : said, icon: 'icon.png', data: { ask }, silent: over || looking });
   if (!over) return;
   for (const notice of await self.registration.getNotifications({ tag })) notice.close();
 }

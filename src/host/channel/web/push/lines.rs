@@ -87,6 +87,8 @@ impl Push {
         // What it shows has to go, even if its person does not see the group any more.
         let shows = !notice.is_open && self.0.begun.lock().remove(&(notice.ask, to.to_owned()));
         for tries_left in (0..TRIES).rev() {
+            // First: while it waits for that, whatever is looked at can change.
+            let Ok(place) = self.0.places.acquire().await else { return };
             let mut unread = None;
             if notice.is_open {
                 match self.0.broker.get(notice.ask).await {
@@ -107,6 +109,7 @@ impl Push {
                 Some(error) => Tried::Later(error.to_string()),
                 None => self.try_once(&device.subscription, notice, sees).await,
             };
+            drop(place);
             match tried {
                 Tried::Done => {
                     if notice.is_open {
@@ -130,7 +133,6 @@ impl Push {
 
     /// `sees`: its person sees the group; else it learns no more than that this question is over.
     async fn try_once(&self, to: &Subscription, notice: &Notice, sees: bool) -> Tried {
-        let Ok(_place) = self.0.places.acquire().await else { return Tried::Gone };
         let settings = self.settings();
         let Ok(url) = address::allowed(&to.endpoint, &settings.web.push_hosts) else { return Tried::Gone };
         let group = if sees { notice.group.as_str() } else { "" };

@@ -15,7 +15,7 @@ use crate::clock::Moment;
 use crate::host::broker::{Broker, Filter};
 use crate::host::ctx::Ctx;
 use crate::host::settings::{PushSettings, Settings};
-use crate::host::store::Documents;
+use crate::host::store::{Documents, StoreError};
 use crate::ipc::wire::Object;
 use askd_core::AskId;
 use axum::Json;
@@ -96,10 +96,12 @@ impl Push {
         let (mut changes, started) = (self.0.broker.changes(), self.0.ctx.clock().now());
         let mut documents = self.0.broker.documents_changes();
         let (mut told, is_known) = Told::before(&self.0.devices);
+        // Asks that could not be read when they changed.
+        let mut unread = HashSet::new();
         let Some(()) = self.0.ctx.unless_cut(self.0.broker.loaded()).await else { return };
         // What was taken in since the start is news; so is all that is new from now on, whatever is done to the time of day.
         // Of what was asked before, an earlier run has told, unless it says that it has not.
-        self.look(&mut told, |notice, told| {
+        self.look(&mut told, &mut unread, |notice, told| {
             if notice.created_at >= started {
                 self.take(notice, told);
             } else if told.add(notice.ask, None) && is_known {
@@ -107,10 +109,13 @@ impl Push {
             }
         })
         .await;
-        let (clock, mut due) = (self.0.ctx.clock(), None);
+        let (clock, mut due, mut again) = (self.0.ctx.clock(), None, None);
         loop {
             if told.changed && due.is_none() && !self.0.devices.is_empty() {
                 due = Some(clock.monotonic() + STORED_AFTER);
+            }
+            if !unread.is_empty() && again.is_none() {
+                again = Some(clock.monotonic() + PAUSE);
             }
             let heard = tokio::select! {
                 heard = changes.recv() => heard,
@@ -126,14 +131,19 @@ impl Push {
                     self.keep(&mut told).await;
                     continue;
                 }
+                () = clock.sleep_to(again.unwrap_or_default()), if again.is_some() => {
+                    again = None;
+                    for id in std::mem::take(&mut unread) {
+                        self.take_now(id, &mut told, &mut unread).await;
+                    }
+                    continue;
+                }
             };
             match heard {
-                Ok(id) => {
-                    if let Ok(Some(ask)) = self.0.broker.get(id).await {
-                        self.take(&Notice::of(&ask), &mut told);
-                    }
+                Ok(id) => self.take_now(id, &mut told, &mut unread).await,
+                Err(RecvError::Lagged(_)) => {
+                    self.look(&mut told, &mut unread, |notice, told| self.take(notice, told)).await;
                 }
-                Err(RecvError::Lagged(_)) => self.look(&mut told, |notice, told| self.take(notice, told)).await,
                 Err(RecvError::Closed) => return,
             }
         }
@@ -155,7 +165,7 @@ impl Push {
     }
 
     /// Looks at all open asks, and at those that were open when browsers were told of them.
-    async fn look(&self, told: &mut Told, open: impl Fn(&Notice, &mut Told)) {
+    async fn look(&self, told: &mut Told, unread: &mut HashSet<AskId>, open: impl Fn(&Notice, &mut Told)) {
         if self.0.devices.is_empty() && !self.0.broker.is_shared() {
             // Whoever signs up from now on knows from the page what is asked by then, so nothing has to be read.
             return told.clear();
@@ -178,11 +188,17 @@ impl Push {
             }
         }
         for id in gone {
-            match self.0.broker.get(id).await {
-                Ok(Some(ask)) => self.take(&Notice::of(&ask), told),
-                Ok(None) => _ = told.remove(id),
-                Err(_) => {}
-            }
+            self.take_now(id, told, unread).await;
+        }
+    }
+
+    /// Takes an ask as it is now. One that cannot be read is read again later.
+    async fn take_now(&self, id: AskId, told: &mut Told, unread: &mut HashSet<AskId>) {
+        match self.0.broker.get(id).await {
+            Ok(Some(ask)) => self.take(&Notice::of(&ask), told),
+            Ok(None) => _ = told.remove(id),
+            Err(StoreError::Damaged { .. }) => {}
+            Err(_) => _ = unread.insert(id),
         }
     }
 

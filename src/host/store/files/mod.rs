@@ -17,7 +17,7 @@ pub use opening::{hold, note_settings, noted_settings};
 use super::cache::{Cache, Kind};
 use super::documents::CHANNELS;
 use super::{Allowed, BadRecord, Erased, Loading, Save, Store, StoreError, Stored, Whom, record};
-use crate::ipc::files::{Access, Dir, NotStored, ReadError};
+use crate::ipc::files::{Access, Dir, NotStored};
 use crate::sabotage::on;
 use askd_core::record::EntryId;
 use askd_core::{Ask, AskId, Group, Time};
@@ -202,28 +202,6 @@ impl Files {
             folder.remove(&temporary)?;
         }
         placed
-    }
-
-    /// An ask as its record says, where that is, and how many bytes it has.
-    fn read_record(&self, group: &Group, id: AskId) -> Result<Option<(Ask, Kind, usize)>, StoreError> {
-        let damaged = |source| StoreError::Damaged { id, source };
-        for kind in [Kind::Pending, Kind::Settled] {
-            let unread = || io_error(format!("cannot read ask {id}"));
-            let folder = self.folder(kind, group).map_err(unread())?;
-            match folder.read_own(&file_name(id), MAX_RECORD_BYTES) {
-                Ok((bytes, _)) => {
-                    let read = record::read(&bytes).map_err(damaged)?;
-                    return Ok(Some((read.ask, kind, bytes.len())));
-                }
-                Err(ReadError::Gone) => {}
-                // A file that cannot be read in a folder that can be is as good as a damaged one, and hides no others.
-                Err(ReadError::Io(error)) if folder.list().and_then(|mut list| list.part(1, |_| Ok(()))).is_err() => {
-                    return Err(unread()(error));
-                }
-                Err(error) => return Err(damaged(BadRecord::Unreadable(error.to_string()))),
-            }
-        }
-        Ok(None)
     }
 
     /// Removes the record of an ask from the store; it may get another name.

@@ -1,4 +1,4 @@
-//! Reading every stored ask at the start, on two threads. Each ask is handed over and not kept. A damaged record is moved
+//! Reading stored asks: one of them, or all at the start, on two threads. A start hands each ask over and keeps none. A damaged record is moved
 //! aside and stops nothing; a record of a newer askd stops the start. Meanwhile asks are read and saved as ever.
 
 use super::record::{self, BadRecord, Record};
@@ -7,7 +7,7 @@ use crate::host::store::Stored;
 use crate::ipc::files::{Dir, Listing, ReadError};
 use crate::ipc::is_json_file;
 use crate::sabotage::gate;
-use askd_core::AskId;
+use askd_core::{Ask, AskId, Group};
 use parking_lot::Mutex;
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -136,6 +136,28 @@ impl<'a> Left<'a> {
 }
 
 impl Files {
+    /// An ask as its record says, where that is, and how many bytes it has.
+    pub(super) fn read_record(&self, group: &Group, id: AskId) -> Result<Option<(Ask, Kind, usize)>, StoreError> {
+        let damaged = |source| StoreError::Damaged { id, source };
+        for kind in [Kind::Pending, Kind::Settled] {
+            let unread = || io_error(format!("cannot read ask {id}"));
+            let folder = self.folder(kind, group).map_err(unread())?;
+            match folder.read_own(&file_name(id), MAX_RECORD_BYTES) {
+                Ok((bytes, _)) => {
+                    let read = record::read(&bytes).map_err(damaged)?;
+                    return Ok(Some((read.ask, kind, bytes.len())));
+                }
+                Err(ReadError::Gone) => {}
+                // A file that cannot be read in a folder that can be is as good as a damaged one, and hides no others.
+                Err(ReadError::Io(error)) if folder.list().and_then(|mut list| list.part(1, |_| Ok(()))).is_err() => {
+                    return Err(unread()(error));
+                }
+                Err(error) => return Err(damaged(BadRecord::Unreadable(error.to_string()))),
+            }
+        }
+        Ok(None)
+    }
+
     /// Reads every ask, open and kept. A file that cannot be read, or that is not the store's, stays where it is.
     pub(super) fn read_all(
         &self,

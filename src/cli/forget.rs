@@ -15,10 +15,10 @@ const MESSAGES: usize = 20;
 
 /// Erase a closed question, or all that a person said, from what askd keeps.
 ///
-/// Stop the daemon first (every one that shares the records), and start it again afterwards; open questions stay open. `--person` erases the closed questions that
-/// the person answered, dismissed, unblocked or was asked in a chat of their own, and takes their id and name out of all other
-/// records, the audit log included. What cannot be erased is named: cards in chats, questions that are still open. It cannot be
-/// undone. Exit codes: 0 everything is erased, 1 something is left or went wrong.
+/// Stop the daemon first (every one that shares the records), and start it again afterwards; open questions stay open. `--person` erases
+/// the closed questions that the person answered, dismissed, withdrew or unblocked, or that were sent to a chat of their own, and takes
+/// their id and name out of all other records, the audit log included. What cannot be erased is named: cards in chats, questions that are
+/// still open. It cannot be undone. Exit codes: 0 everything is erased, 1 something is left or went wrong.
 #[derive(Debug, Args)]
 #[command(
     name = "forget",

@@ -27,7 +27,7 @@ pub(super) enum Groups {
 #[command(after_help = "Examples:\n  askd group add research\n  askd group add research --for-docker\n  \
                         docker exec askd /askd group add research --for-docker --on-host /srv/askd")]
 pub(super) struct Add {
-    /// The group's name: letters, digits, _ and -.
+    /// The group: your agent's name (letters, digits, _ and -).
     name: String,
     /// The daemon's settings file.
     #[arg(long, value_name = "FILE")]
@@ -58,8 +58,8 @@ impl Add {
         let data = &settings.data_dir;
         if rustix::process::geteuid().is_root() && !data.exists() {
             let why = format!(
-                "{0} is not there yet, so nobody can say whose the folders are to be. Start askd once, or make it for askd's \
-                 user: sudo install -d -o askd -g askd -m 0751 {0}",
+                "{0} does not exist yet, so askd cannot tell which user the folders should belong to. Start askd once, or make \
+                 it for askd's user: sudo install -d -o askd -g askd -m 0751 {0}",
                 data.display()
             );
             return Err(Exit::new(FAILED, why));

@@ -10,8 +10,7 @@ use reqwest::Method;
 
 /// Print the link that opens the inbox.
 ///
-/// It contains the operator's token: whoever has it can answer everything. If somebody has it who should not, `--new`
-/// replaces it.
+/// It contains the operator's token. Anyone who has it can answer everything. `--new` replaces it, for example after it leaked.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  askd link\n  askd link --new\n  docker exec askd /askd link\n  xdg-open \"$(askd link)\""

@@ -10,12 +10,12 @@ use std::path::PathBuf;
 
 /// Have another host serve an agent's folder, where several daemons share a database (docs/cluster.md).
 ///
-/// Daemons may run meanwhile. The new host tells again, in its own folder, every outcome that is not known to be taken. Exit codes: 0
+/// Daemons may run meanwhile. The new host writes every outcome again in its own folder, unless it is known to be taken. Exit codes: 0
 /// done, 2 bad settings or usage, 1 anything else.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  askd group move research --to host-2")]
 pub(super) struct Move {
-    /// The group's name.
+    /// The group: your agent's name.
     name: String,
     /// The host, by the name that its daemon has ([postgres] node).
     #[arg(long, value_name = "HOST")]

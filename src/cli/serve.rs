@@ -30,7 +30,8 @@ const DISK: Duration = Duration::from_secs(1);
 
 /// Run the daemon: watch the group folders, show questions, deliver answers.
 ///
-/// SIGTERM or Ctrl-C finishes what is in flight and stops. SIGHUP reloads the group settings.
+/// SIGTERM or Ctrl-C finishes what is in flight and stops. SIGHUP reloads groups, people and signing secrets; the log
+/// names what needs a restart.
 ///
 /// Exit codes: 0 stopped, 2 bad settings or usage, 75 another daemon holds the state folder, 1 anything else.
 #[derive(Debug, Args)]
@@ -153,9 +154,9 @@ impl Serve {
                         let after_restart = started_with.changes(&settings).after_restart;
                         broker.reload(Arc::new(settings));
                         let what = if now.is_empty() { "nothing changed".to_owned() } else { now.join(", ") };
-                        tracing::info!("reloaded the group settings: {what}");
+                        tracing::info!("reloaded the settings: {what}");
                         if !after_restart.is_empty() {
-                            tracing::warn!("needs a restart before it holds: {}", after_restart.join(", "));
+                            tracing::warn!("takes effect only after a restart: {}", after_restart.join(", "));
                         }
                     }
                     Err(error) => tracing::error!(%error, "cannot reload the settings; they stay as they were"),

@@ -64,9 +64,9 @@ impl StoreCommand {
         let (done, ()) = (done.map_err(|error| Exit::new(FAILED, error))?, closed.map_err(exit)?);
         let place = to.store.place();
         let told = match done {
-            None => format!("Taken back: {place} has nothing of the copy, and the records are where they were."),
+            None => format!("Undone: nothing of the copy is left in {place}, and the records are where they were."),
             Some(Copied { open, settled, documents }) => format!(
-                "Moved to {place}: {open} open and {settled} settled questions, {documents} documents; all of them were read \
+                "Moved to {place}: {open} open and {settled} closed questions, {documents} documents; all of them were read \
                  again there and are the same."
             ),
         };

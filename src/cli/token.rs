@@ -35,7 +35,7 @@ pub(super) enum TokenCommand {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  askd token new research --name ci --expires 90d")]
 pub(super) struct New {
-    /// The group that asks with it.
+    /// The group that asks with it: your agent's name.
     group: Group,
     /// What it is for, as `askd token list` shows it.
     #[arg(long, value_name = "TEXT")]

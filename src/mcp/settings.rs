@@ -85,7 +85,7 @@ fn duration(name: &'static str, value: String) -> Result<Duration, BadSetting> {
     }
     humantime::parse_duration(value.trim()).map_err(|_| {
         let auto = if name == "ASKD_MAX_WAIT" { ", or auto" } else { "" };
-        BadSetting { name, value, why: format!("not a duration; use seconds, or a unit such as 45s or 30m{auto}") }
+        BadSetting { name, value, why: format!("not a duration; use seconds, or a unit like 45s or 30m{auto}") }
     })
 }
 
@@ -128,7 +128,7 @@ mod tests {
         let error = |name: &str, value: &str| read(&[(name, value)]).unwrap_err();
         assert_eq!(
             error("ASKD_MAX_WAIT", "soon"),
-            "ASKD_MAX_WAIT=\"soon\": not a duration; use seconds, or a unit such as 45s or 30m, or auto"
+            "ASKD_MAX_WAIT=\"soon\": not a duration; use seconds, or a unit like 45s or 30m, or auto"
         );
         assert!(error("ASKD_MIN_TIMEOUT", "-3").starts_with("ASKD_MIN_TIMEOUT=\"-3\": not a duration"));
         assert!(error("ASK_USER_TIMEOUT_POLICY", "x").contains("neither return_cancel nor abort_task"));

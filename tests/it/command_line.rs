@@ -714,7 +714,7 @@ fn settings_of_groups_are_reloaded_on_hangup() {
     assert_eq!(stranger.wait("r1")["result"]["status"], "rejected");
     std::fs::write(world.dir.path().join("askd.toml"), "[defaults]\nroutes = [{ channel = \"web\" }]\n").unwrap();
     world.signal(rustix::process::Signal::HUP);
-    within(SOON, "the settings to be read", || world.log().contains("reloaded the group settings").then_some(()));
+    within(SOON, "the settings to be read", || world.log().contains("reloaded the settings").then_some(()));
     stranger.ask_framework("r2");
     world.open_of("r2");
     for (wrong, complaint) in [

@@ -62,7 +62,7 @@ fn a_copy_whose_database_was_lost_half_way_is_taken_back_or_run_again() {
         }
     }
     let (code, told) = copy(&world, &["postgres"]);
-    assert!(code == Some(0) && told.contains(": 1 open and 0 settled questions"), "{told}");
+    assert!(code == Some(0) && told.contains(": 1 open and 0 closed questions"), "{told}");
 }
 
 const PEOPLE: &str = "[web]\npeople = [{ name = \"annabel\", token = \"annabel-0123456789abcdef\" }]\n";

@@ -137,6 +137,9 @@ fn in_a_day() -> i64 {
     i64::try_from(now.as_secs()).unwrap() + 86_400
 }
 
+/// One that is in the settings since the daemon has started.
+const UNREAD_TOKEN: &str = "a token that the daemon has not read";
+
 fn settings(text: &str) -> Broken {
     Broken::Settings(text.to_owned())
 }
@@ -166,6 +169,7 @@ async fn each_breakage_turns_the_check_red_that_names_its_cause_and_its_fix_turn
         ("records that askd itself cannot write", Broken::Mode("state", 0o500), "state folder"),
         ("a token that others can read", Broken::Mode("state/web_token", 0o644), "token file"),
         ("another token", Broken::Text("state/web_token", "another"), "token"),
+        (UNREAD_TOKEN, settings("[web]\ntoken = \"0123456789abcdef0123456789abcdef\""), "token"),
         ("closed tasks", Broken::Mode("ipc/research/tasks", 0o700), "group research"),
         ("closed responses", Broken::Mode("ipc/research/responses", 0o750), "group research"),
         ("another group id", settings("gid = \"12345\""), "group "),
@@ -225,6 +229,9 @@ async fn each_breakage_turns_the_check_red_that_names_its_cause_and_its_fix_turn
         let (faults, text) = doctor(&world, extra).await;
         let named = !faults.is_empty() && faults.iter().all(|(fault, fix)| fault.starts_with(check) && !fix.is_empty());
         assert!(named, "{name}: {faults:?}\n{text}");
+        let at = if name == UNREAD_TOKEN { "of the settings ([web] token)" } else { "in state/web_token" };
+        let says = text.contains(&format!("the daemon does not accept the token {at}"));
+        assert_eq!(says, check == "token", "{name}: {text}");
         if matches!(broken, Broken::Mode(..)) || faults[0].1.starts_with("chmod") {
             let fixed = std::process::Command::new("sh").args(["-c", &faults[0].1]).status().unwrap();
             assert!(fixed.success(), "{name}: {faults:?}");

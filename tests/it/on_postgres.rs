@@ -285,7 +285,7 @@ fn the_doctor_looks_at_the_database() {
     standby.wait().unwrap();
     assert!(told.contains("; host-a leads"), "{told}");
     let hidden = format!(
-        "not checked: the user {user} may not see whether the server's standbys are synchronous; GRANT pg_read_all_stats TO {user} lets it"
+        "not checked: the user {user} is not allowed to see whether the server's standbys are synchronous; GRANT pg_read_all_stats TO {user} allows it"
     );
     assert!(told.contains(&hidden), "{told}");
     database.away(true);
@@ -436,7 +436,7 @@ fn the_records_move_to_the_database_and_back_with_an_open_question() {
     assert_eq!(world.terminate().code(), Some(0));
     let (code, told) = copy(&world, &["postgres"]);
     assert_eq!(code, Some(0), "{told}");
-    assert!(told.starts_with("Moved to the database: 1 open and 0 settled questions"), "{told}");
+    assert!(told.starts_with("Moved to the database: 1 open and 0 closed questions"), "{told}");
     // Where the records were, no daemon starts.
     assert!(
         !world.try_start() && world.log().contains("the records of the state folder were moved"),
@@ -450,7 +450,7 @@ fn the_records_move_to_the_database_and_back_with_an_open_question() {
     assert_eq!(moved.terminate().code(), Some(0));
     let (code, told) = copy(&moved, &["files"]);
     assert_eq!(code, Some(0), "{told}");
-    assert!(told.starts_with("Moved to the state folder: 0 open and 1 settled questions"), "{told}");
+    assert!(told.starts_with("Moved to the state folder: 0 open and 1 closed questions"), "{told}");
     let (code, told) = copy(&moved, &["files", "--abort"]);
     assert_eq!((code, told.contains("no copy is under way")), (Some(1), true), "{told}");
     let back = moved.config("").started();
@@ -474,7 +474,7 @@ fn kept_outcomes_of_an_earlier_boot_move_once_askd_was_started_and_stopped() {
     assert_eq!(world.terminate().code(), Some(0));
     std::fs::write(world.dir.path().join("askd.toml"), database.settings("host-a")).unwrap();
     let (code, told) = copy(&world, &["postgres"]);
-    assert!(code == Some(0) && told.contains(": 0 open and 1 settled questions"), "{told}");
+    assert!(code == Some(0) && told.contains(": 0 open and 1 closed questions"), "{told}");
 }
 
 /// It would write files there that the daemon could not read.

@@ -212,7 +212,7 @@ fn people_are_read_again_on_hangup_and_one_who_is_removed_is_out() {
         std::fs::write(world.dir.path().join("askd.toml"), config).unwrap();
         world.signal(rustix::process::Signal::HUP);
         let told =
-            || (world.log().matches("reloaded the group settings: [web] changed").count() == times).then_some(());
+            || (world.log().matches("reloaded the settings: [web] changed").count() == times).then_some(());
         within(SOON, "the settings to be read", told);
     };
     reload(&people(&ann("\"board\"")), 1);
@@ -237,7 +237,7 @@ fn a_token_that_a_reload_takes_out_of_the_settings_opens_nothing_any_more() {
     assert_eq!(call(&world, ANN, "GET", "/asks", "").0, 200);
     std::fs::write(world.dir.path().join("askd.toml"), "").unwrap();
     world.signal(rustix::process::Signal::HUP);
-    let told = || world.log().contains("reloaded the group settings: [web] changed").then_some(());
+    let told = || world.log().contains("reloaded the settings: [web] changed").then_some(());
     within(SOON, "the settings to be read", told);
     assert_eq!(call(&world, ANN, "GET", "/asks", "").0, 401);
     assert_eq!(call(&world, &world.token(), "GET", "/asks", "").0, 200);

@@ -319,7 +319,7 @@ fn a_notice_that_is_tried_again_goes_only_to_who_still_hears_of_it() {
     assert_eq!(call(&world, &world.token(), "DELETE", &gone).0, 204);
     std::fs::write(world.dir.path().join("askd.toml"), people(&service, "board", text)).unwrap();
     world.signal(rustix::process::Signal::HUP);
-    let is_read = || world.log().contains("reloaded the group settings").then_some(());
+    let is_read = || world.log().contains("reloaded the settings").then_some(());
     within(SOON, "the settings to be read", is_read);
     // The tries of all three are due at the same times, and what begins later comes after them.
     let tried = (told(&own, &missed, 0).len(), told(&anns, &missed, 0).len());

@@ -31,7 +31,7 @@ async fn reload(world: &World, key: &str, secret: &str) {
     let text = std::fs::read_to_string(&file).unwrap();
     let other = |line: &str| if line.starts_with(key) { secret.to_owned() } else { line.to_owned() };
     std::fs::write(&file, text.lines().map(other).collect::<Vec<_>>().join("\n")).unwrap();
-    let told = || world.log().matches("reloaded the group settings: ").count();
+    let told = || world.log().matches("reloaded the settings: ").count();
     let before = told();
     world.signal(Signal::HUP);
     world.passes(SOON, "the reload", || (told() > before).then_some(())).await;

@@ -297,7 +297,7 @@ fn what_root_makes_for_a_group_before_the_first_start_is_the_daemons() {
     let add = || askd().args(["group", "add", "research"]).env("ASKD__DATA_DIR", &data).output().unwrap();
     let refused = add();
     let told = format!(
-        "askd: {0} is not there yet, so nobody can say whose the folders are to be. Start askd once, or make it for askd's user: \
+        "askd: {0} does not exist yet, so askd cannot tell which user the folders should belong to. Start askd once, or make it for askd's user: \
          sudo install -d -o askd -g askd -m 0751 {0}\n",
         data.display()
     );
@@ -618,7 +618,7 @@ fn init_takes_no_data_folder_that_the_settings_refuse() {
         "~/askd",
     ]);
     let refused = init.stdin(Stdio::null()).current_dir(dir.path()).output().unwrap();
-    let told = "askd: --data-dir: \"~/askd\": only a shell expands ~; write the full path, such as /home/ann/askd\n";
+    let told = "askd: --data-dir: \"~/askd\": only a shell expands ~; write the full path, like /home/ann/askd\n";
     assert_eq!((err(&refused).as_str(), refused.status.code()), (told, Some(2)));
     assert!(!dir.path().join("~").exists());
 }

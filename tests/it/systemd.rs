@@ -43,13 +43,13 @@ fn systemd_hears_ready_alive_reloading_and_stopping_and_a_reload_says_what_chang
     let changed = "[log]\nformat = \"json\"\n[groups.b]\ntimeout = \"6m\"\n[groups.c]\n";
     reload(
         changed,
-        "reloaded the group settings: group a has no settings of its own any more, group b changed, group c is new",
+        "reloaded the settings: group a has no settings of its own any more, group b changed, group c is new",
     );
     within(Duration::from_secs(5), "what needs a restart", || {
-        world.log().contains("needs a restart before it holds: [log]").then_some(())
+        world.log().contains("takes effect only after a restart: [log]").then_some(())
     });
     reload("[groups.b]\ntimeout = \"6 minits\"\n", "cannot reload the settings; they stay as they were");
-    reload(changed, "reloaded the group settings: nothing changed");
+    reload(changed, "reloaded the settings: nothing changed");
     world.tell_to_stop();
     hear("STOPPING=1");
     assert!(world.ended().success());

@@ -39,7 +39,7 @@ pub(super) struct Init {
     /// Where askd keeps its data.
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
-    /// The agent's name.
+    /// The group: your agent's name.
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
     /// Where its questions appear first; the inbox always shows them.

@@ -40,7 +40,8 @@ pub(super) async fn check(found: &mut Findings, files: &[PathBuf], settings: &Se
         }
         Err(ClientError::Problem { status: 401, .. }) => {
             let fix = "restart the daemon, so that it reads the token again: sudo systemctl restart askd";
-            found.fault("token", "the daemon takes another token than the one that is kept", fix);
+            let at = if settings.web.token.is_some() { "of the settings ([web] token)" } else { "in state/web_token" };
+            found.fault("token", format!("the daemon does not accept the token {at}"), fix);
         }
         Err(error) => found.fault("token", error, "run askd doctor as the user that owns the data folder"),
     }

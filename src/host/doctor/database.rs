@@ -51,7 +51,7 @@ pub(super) async fn check(found: &mut Findings, settings: &Settings, clock: &Clo
     }
     if let Some(user) = kept_from {
         let cause = format!(
-            "the user {user} may not see whether the server's standbys are synchronous; GRANT pg_read_all_stats TO {user} lets it"
+            "the user {user} is not allowed to see whether the server's standbys are synchronous; GRANT pg_read_all_stats TO {user} allows it"
         );
         found.not_checked("database standbys", cause);
     }

@@ -110,8 +110,7 @@ impl Engine {
     fn connect(&self, container: &str) -> Result<Docker, EngineError> {
         if !is_name(container) {
             return Err(EngineError::NoContainer(format!(
-                "{container:?} is no name of a container; a name is of letters, digits, _ . and -, as `docker ps -a` \
-                 lists it"
+                "{container:?} is not a container name; use letters, digits, _, . and -. `docker ps -a` lists the names"
             )));
         }
         let socket = self.socket.as_ref().map_err(|why| EngineError::Away(why.clone()))?;

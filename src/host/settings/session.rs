@@ -78,7 +78,7 @@ fn container<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Er
     if name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(inner) {
         return Ok(Some(name));
     }
-    let why = "is no name of a container; a name is of letters, digits, _ . and -";
+    let why = "is not a container name; use letters, digits, _, . and -";
     Err(D::Error::custom(format!("{name:?} {why}")))
 }
 

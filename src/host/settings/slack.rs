@@ -112,7 +112,7 @@ pub fn slack_id<'a>(text: &'a str, kinds: &[char]) -> Option<&'a str> {
 pub(super) fn check_route(route: &mut RouteSettings, at: &str, settings: &Settings, mistakes: &mut Mistakes) {
     let chat = &route.chat;
     if !is_id(chat, &['C', 'G', 'D']) {
-        let why = "is not the id of a Slack channel, such as \"C0123ABCD\" (last line of the channel's details)";
+        let why = "is not the id of a Slack channel like \"C0123ABCD\" (last line of the channel's details)";
         mistakes.add(format!("{at}.chat"), format!("{chat:?} {why}"));
     }
     let people = "say who can answer: responders = [\"U0123ABCD\"] (member ids, from people's profiles), or \

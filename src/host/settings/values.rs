@@ -32,7 +32,7 @@ pub fn data_folder(text: &str) -> Result<PathBuf, String> {
         return default_data_dir(|name| std::env::var(name).ok()).map_err(|error| error.to_string());
     }
     if text.starts_with('~') {
-        return Err(format!("{text:?}: only a shell expands ~; write the full path, such as /home/ann/askd"));
+        return Err(format!("{text:?}: only a shell expands ~; write the full path, like /home/ann/askd"));
     }
     std::path::absolute(text).map_err(|error| error.to_string())
 }
@@ -41,7 +41,7 @@ pub(super) fn dir_mode<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Err
     let text = String::deserialize(from)?;
     let mode = u32::from_str_radix(&text, 8).ok().filter(|mode| *mode <= 0o7777 && mode & 0o700 == 0o700);
     mode.ok_or_else(|| {
-        D::Error::custom(format!("{text:?} is not an octal mode such as \"0770\" that the owner can use"))
+        D::Error::custom(format!("{text:?} is not an octal mode like \"0770\" that the owner can use"))
     })
 }
 

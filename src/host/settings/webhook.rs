@@ -27,7 +27,7 @@ impl Webhook {
         let parsed = Url::parse(url).ok().filter(|url| url.has_host() && matches!(url.scheme(), "http" | "https"));
         let parsed = parsed.ok_or_else(|| format!("{url:?} is not a URL like https://example.com/continue"))?;
         if !parsed.username().is_empty() || parsed.password().is_some() {
-            return Err("the URL of a webhook holds no name and password; the signature takes their place".to_owned());
+            return Err("a webhook's URL must not contain a user name or password: remove them; the signature takes their place".to_owned());
         }
         let inside = match parsed.host() {
             Some(Host::Ipv4(address)) => is_private(address.into()),

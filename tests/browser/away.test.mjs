@@ -44,7 +44,7 @@ describe('Slack is away', () => {
       await until('the inbox', () => page.getByText('No open questions.').isVisible());
       const ask = await daemon.asked({ questions: [FRAMEWORK] });
       await card(page, ask).getByText('Slack cannot be reached. You can answer here.').waitFor();
-      assert.ok(await card(page, ask).getByText('also on Slack').isHidden(), 'it stands here alone');
+      assert.ok(await card(page, ask).getByText('also in Slack').isHidden(), 'it stands here alone');
       await page.getByRole('region', { name: 'What is wrong' }).getByText('network, DNS, firewall (askd uses no proxy). askd keeps trying.').waitFor({ timeout: 60000 });
       await until('the view', async () => (await daemon.known(ask.request_id)).viewed);
       // Its retries are used up after a second.
@@ -104,7 +104,7 @@ describe('askd is away', () => {
     await page.evaluate(() => document.activeElement.blur());
     await daemon.answerElsewhere(ask, { 'Which framework?': 'React' });
     await page.unroute('**/api/v1/**', away);
-    await card(page, ask).getByText('Already answered by the operator on the command line: React').waitFor();
+    await card(page, ask).getByText('Already answered by the operator in a terminal: React').waitFor();
     await card(page, ask).getByText('Yours was not used.').waitFor();
   });
 

@@ -60,7 +60,7 @@ describe('a question that was asked too often', () => {
     await button(item, 'Allow again').click();
     await gone(item);
     await visible(done(page, ask));
-    assert.match(await done(page, ask).innerText(), /Asked too often\. Allowed again by the operator in the web inbox/);
+    assert.match(await done(page, ask).innerText(), /Asked too often\. Allowed again by the operator in the inbox/);
     assert.ok(await page.getByRole('heading', { name: 'Asked too often' }).isHidden());
     const next = await daemon.asked(DEPLOY);
     await visible(button(card(page, next), 'yes'));
@@ -78,7 +78,7 @@ describe('a question that was asked too often', () => {
     await visible(card(page, second));
     await daemon.api(`/api/v1/asks/${second.id}/reset`, { by: 'cli' });
     await gone(card(page, second));
-    assert.match(await done(page, second).innerText(), /Allowed again by the operator on the command line/);
+    assert.match(await done(page, second).innerText(), /Allowed again by the operator in a terminal/);
   });
 
   test('a daemon that is away is said, and the button is there to be pressed again', async () => {

@@ -166,7 +166,7 @@ test('Firefox decrypts a pushed notice, opens its question, and closes it when s
     await browser.call('WebDriver:Navigate', { url: daemon.link });
     await until('the inbox', () => browser.run("return !document.getElementById('inbox').hidden"));
     await browser.run("document.getElementById('notify').click(); document.getElementById('settings').open = true;");
-    await until('the subscription', () => browser.run("return document.getElementById('notify-note').textContent === 'Notices arrive even when this page is closed.'"));
+    await until('the subscription', () => browser.run("return document.getElementById('notify-note').textContent === 'Notifications arrive even when this page is closed.'"));
     // The page is gone; only the worker is left.
     await browser.call('WebDriver:Navigate', { url: 'about:blank' });
     const ask = await daemon.asked({ questions: [{ question: 'Deploy now?', type: 'confirm' }] }, 'deploy-bot');

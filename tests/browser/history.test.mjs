@@ -34,7 +34,7 @@ test('the history says what was asked and answered, by day, with filters, a trai
   const first = page.locator(`#history-list li#ask-${release.id}`);
   assert.match(await first.innerText(), /Release 2\.4[\s\S]*Which targets\?\s+staging, prod\s+Tell the customers\?\s+Yes/);
   await first.getByText('Details').click();
-  await visible(first.locator('.trail').getByText(/answered by the operator on the command line/));
+  await visible(first.locator('.trail').getByText(/answered by the operator in a terminal/));
   await accessible('the history');
   await noSidewaysScroll();
   await shoot(page, 'history');
@@ -51,7 +51,7 @@ test('the history says what was asked and answered, by day, with filters, a trai
   assert.match(csv, new RegExp(`^id,group,[\\s\\S]*\\n${title.id},writer,[^\\n]*,Which title\\?,"'=1\\+1",cli,operator,\\r\\n$`));
   await page.getByLabel('Words').fill('nothing like it');
   await button(page, 'Search').click();
-  await visible(page.getByText('Nothing fits.'));
+  await visible(page.getByText('No matches.'));
   await page.getByRole('link', { name: 'Inbox' }).click();
   await visible(page.getByText('No open questions.'));
 });
@@ -85,7 +85,7 @@ test('a person sees and answers the questions of their groups, and is named', as
   await shoot(page, 'signed-in', { fullPage: false });
   await page.keyboard.press('Escape');
   await button(card(page, ask), 'Vue').click();
-  await visible(done(page, ask).getByText('Answered by ann in the web inbox'));
+  await visible(done(page, ask).getByText('Answered by ann in the inbox'));
   assert.deepEqual((await daemon.response(ask.request_id, 'writer')).answered_by, { channel: 'web', id: 'ann', name: null });
   assert.equal(await page.getByText(later.questions[0].question).count(), 0, 'not even as it happens');
 });
@@ -163,5 +163,5 @@ test('the health page and the strip say what is wrong and how to fix it', async 
   await shoot(page, 'strip');
   await accessible('an inbox with a strip');
   await page.getByRole('link', { name: 'Health' }).click();
-  for (const words of ['not connected: invalid_auth', 'no sign of life since askd started', 'Answered: staging by operator', 'askd keeps trying.']) await visible(page.locator('#health').getByText(words).first());
+  for (const words of ['not connected: invalid_auth', 'no heartbeat since askd started', 'Answered: staging by operator', 'askd keeps trying.']) await visible(page.locator('#health').getByText(words).first());
 });

@@ -79,12 +79,12 @@ describe('answering', () => {
     assert.deepEqual(result.answers, { 'Which framework?': 'React' });
     assert.equal(result.status, 'answered');
     assert.equal(result.answered_by.channel, 'web');
-    await visible(done(page, ask).getByText('Answered by the operator in the web inbox'));
+    await visible(done(page, ask).getByText('Answered by the operator in the inbox'));
     assert.equal(await done(page, ask).locator('.line').innerText(), 'React');
     assert.match(await done(page, ask).innerText(), /research asked/);
     await visible(page.getByText('No open questions.'));
     await until('the title without a number', async () => (await page.title()) === 'askd');
-    const announced = 'Answered by the operator in the web inbox. Nothing else waits for an answer.';
+    const announced = 'Answered by the operator in the inbox. Nothing else waits for an answer.';
     await until('the announcement', async () => (await page.locator('[aria-live]').innerText()) === announced);
   });
 
@@ -296,7 +296,7 @@ describe('answering', () => {
     const result = await daemon.response(ask.request_id);
     assert.equal(result.status, 'cancelled');
     assert.equal(result.reason, 'user');
-    await visible(done(page, ask).getByText('Dismissed by the operator in the web inbox'));
+    await visible(done(page, ask).getByText('Dismissed by the operator in the inbox'));
   });
 });
 

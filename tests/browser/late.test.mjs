@@ -145,7 +145,7 @@ describe('an ask that timed out and can still be answered', () => {
     await tabTo(page, `#ask-${ask.id} button.choice`);
     await page.keyboard.press('Enter');
     const item = done(page, ask);
-    await visible(item.getByText('Answered after the timeout by the operator in the web inbox'));
+    await visible(item.getByText('Answered after the timeout by the operator in the inbox'));
     await visible(item.getByText('React', { exact: true }));
     assert.ok(await section().isHidden());
     assert.ok(await page.evaluate(() => document.activeElement.matches('h2')), 'the focus is not lost');
@@ -176,7 +176,7 @@ describe('an ask that timed out and can still be answered', () => {
     assert.equal(await field.inputValue(), 'Half a thought');
     await page.keyboard.press('Control+Enter');
     await visible(done(page, ask).getByText('Half a thought'));
-    await announced('Answered after the timeout by the operator in the web inbox. 1 more waiting.');
+    await announced('Answered after the timeout by the operator in the inbox. 1 more waiting.');
     const { late, late_answer: answer } = await stored(ask);
     assert.deepEqual([late, answer.answers], [true, { [NOTE.question]: 'Half a thought' }]);
   });
@@ -247,7 +247,7 @@ describe('an ask that timed out and can still be answered', () => {
     const one = card(page, ask);
     await one.getByLabel('Other: answer in your own words').fill('Solid');
     await button(one, 'Submit').click();
-    await visible(one.getByText('Already answered after the timeout by the operator on the command line: Vue'));
+    await visible(one.getByText('Already answered after the timeout by the operator in a terminal: Vue'));
     await visible(one.getByText('Yours was not used.'));
     assert.equal(await one.getByLabel('What you had entered here:').inputValue(), 'Solid');
     assert.equal(await button(one, 'Submit').count(), 0);
@@ -283,10 +283,10 @@ describe('an ask that timed out and can still be answered', () => {
     await card(page, typingAgain).getByLabel(NOTE.question).fill('Faster');
 
     await daemon.answerElsewhere(idle, { 'Which one?': 'Vue' });
-    await visible(done(page, idle).getByText('Answered after the timeout by the operator on the command line'));
+    await visible(done(page, idle).getByText('Answered after the timeout by the operator in a terminal'));
     assert.equal(await card(page, idle).count(), 0);
     await daemon.answerElsewhere(typing, { 'Which framework?': 'Vue' });
-    await visible(card(page, typing).getByText('Answered after the timeout by the operator on the command line: Vue'));
+    await visible(card(page, typing).getByText('Answered after the timeout by the operator in a terminal: Vue'));
     assert.equal(await card(page, typing).getByLabel('What you had entered here:').inputValue(), 'Solid');
 
     for (const request of repeated) await daemon.asked({ ...request, timeoutMs: undefined });
@@ -431,7 +431,7 @@ describe('what became of an outcome', () => {
     await visible(card(page, ask));
     await daemon.answerElsewhere(ask, { 'Which framework?': 'Svelte' });
     const item = done(page, ask);
-    await visible(item.getByText('Answered by the operator on the command line'));
+    await visible(item.getByText('Answered by the operator in a terminal'));
     await visible(item.getByText(KEPT), 60000);
     await announced(`kept, ${ask.short_id}: ${KEPT}`);
     await item.getByText('Details').click();

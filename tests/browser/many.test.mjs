@@ -81,7 +81,7 @@ describe('many open questions', () => {
     assert.equal(await page.locator('.item:visible').count(), 1);
     await visible(card(page, asks[5]));
     await search().fill('nothing like it');
-    await visible(page.getByText('No open question fits.'));
+    await visible(page.getByText('No open question matches.'));
     await button(page, 'Show all').click();
     assert.equal(await page.locator('.item:visible').count(), 8);
     const fresh = await daemon.asked({ questions: [{ question: 'One more?', type: 'confirm' }] }, 'writer');
@@ -174,7 +174,7 @@ describe('many open questions', () => {
     await folded(asks[2]).click();
     await until('the focus on it', () => page.evaluate((id) => document.activeElement.closest(`#ask-${id}`) !== null, asks[2].id));
     await daemon.answerElsewhere(asks[2], part(2));
-    await visible(card(page, asks[2]).getByText('Answered by the operator on the command line: Vue'));
+    await visible(card(page, asks[2]).getByText('Answered by the operator in a terminal: Vue'));
     assert.equal(await folded(asks[2]).locator('time').textContent(), 'Answered');
     await folded(asks[4]).click();
     await visible(done(page, asks[2]));
@@ -314,7 +314,7 @@ describe('what an agent wrote and a person types', () => {
     await visible(card(page, asks.at(-1)));
     assert.equal(await card(page, asks.at(-1)).getByRole('textbox').inputValue(), 'Half a thought');
     await daemon.answerElsewhere(asks.at(-1), { 'Go on with the roll-out?': 'Go on' });
-    await visible(card(page, asks.at(-1)).getByText('Answered by the operator on the command line: Go on'));
+    await visible(card(page, asks.at(-1)).getByText('Answered by the operator in a terminal: Go on'));
     await visible(card(page, asks.at(-1)).getByText('Go on with the roll-out?'));
     assert.equal(await card(page, asks.at(-1)).getByLabel('What you had entered here:').inputValue(), 'Half a thought');
     await button(card(page, asks.at(-1)), 'Close').click();

@@ -20,10 +20,10 @@ describe('when something happens meanwhile', () => {
     const one = card(page, ask);
     await one.getByLabel('Other: answer in your own words').pressSequentially('Half a thou');
     await daemon.answerElsewhere(other, { 'Deploy now?': 'Yes' });
-    await visible(done(page, other).getByText('Answered by the operator on the command line'));
+    await visible(done(page, other).getByText('Answered by the operator in a terminal'));
     assert.equal(await one.getByLabel('Other: answer in your own words').inputValue(), 'Half a thou');
     await daemon.answerElsewhere(ask, { 'Which framework?': 'React' });
-    await visible(one.getByText('Answered by the operator on the command line: React'));
+    await visible(one.getByText('Answered by the operator in a terminal: React'));
     assert.equal(await one.getByLabel('What you had entered here:').inputValue(), 'Half a thou');
     assert.equal(await button(one, 'Submit').count(), 0);
     await shoot(page, 'settled-while-typing');
@@ -58,7 +58,7 @@ describe('when something happens meanwhile', () => {
       await route.continue();
     });
     await button(card(page, ask), /^React/).click();
-    await visible(card(page, ask).getByText('Already answered by the operator on the command line: Vue'));
+    await visible(card(page, ask).getByText('Already answered by the operator in a terminal: Vue'));
     await visible(card(page, ask).getByText('Yours was not used.'));
     assert.deepEqual((await daemon.response(ask.request_id)).answers, { 'Which framework?': 'Vue' });
   });
@@ -73,7 +73,7 @@ describe('when something happens meanwhile', () => {
       await route.abort();
     });
     await button(card(page, ask), /^React/).click();
-    await visible(card(page, ask).getByText('Answered by the operator in the web inbox: React'));
+    await visible(card(page, ask).getByText('Answered by the operator in the inbox: React'));
     assert.equal(await card(page, ask).getByText('Yours was not used.').count(), 0);
     assert.equal(await card(page, ask).getByText('Already').count(), 0);
   });
@@ -89,7 +89,7 @@ describe('when something happens meanwhile', () => {
     await page.route('**/answer', (route) => route.fulfill({ status: 409, contentType: 'application/problem+json', body }));
     await card(page, ask).getByLabel('Other: answer in your own words').fill('Solid');
     await button(card(page, ask), 'Submit').click();
-    await visible(card(page, ask).getByText('Already answered by alice on Slack: Vue'));
+    await visible(card(page, ask).getByText('Already answered by alice in Slack: Vue'));
     assert.equal(await card(page, ask).getByLabel('What you had entered here:').inputValue(), 'Solid');
   });
 
@@ -374,7 +374,7 @@ describe('noticing', () => {
     await page.getByText('Settings', { exact: true }).click();
     await page.getByLabel('Show a browser notification for a new question').check();
     // This Chromium knows no push service.
-    await visible(page.getByText('Notices arrive as long as this page is open.'));
+    await visible(page.getByText('Notifications arrive only while this page is open.'));
     await page.getByLabel('Play a sound for a new question').check();
     await page.keyboard.press('Escape');
     assert.ok(await button(page, 'Sign out').isHidden());

@@ -99,7 +99,7 @@ describe('who reads the inbox', () => {
         await end(route);
       });
       await button(card(page, ask), 'No').press('Enter');
-      await visible(card(page, ask).getByText(`Already answered by ${name} in the web inbox: Yes`));
+      await visible(card(page, ask).getByText(`Already answered by ${name} in the inbox: Yes`));
       await visible(card(page, ask).getByText('Yours was not used.'));
       await page.unroute('**/answer');
     }

@@ -74,3 +74,19 @@ pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
 fn is_among(tag: &str, known: &str) -> bool {
     known.split(',').map(str::trim).any(|known| known == "*" || known.trim_start_matches("W/") == tag)
 }
+
+#[cfg(test)]
+mod tests {
+    use askd_core::{ChannelName, Via};
+
+    /// A card in a chat and the inbox tell of one answer in the same words.
+    #[test]
+    fn the_page_says_where_people_act_in_the_words_of_the_core() {
+        let words = include_str!("page/words.js");
+        let chats = ChannelName::ALL.into_iter().filter(|name| *name != ChannelName::WEB).map(Via::Channel);
+        for via in chats.chain([Via::Web, Via::Cli, Via::Api]) {
+            let line = format!("  {}: '{}',\n", via.as_str(), via.place());
+            assert!(words.contains(&line), "{line}");
+        }
+    }
+}

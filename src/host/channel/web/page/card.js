@@ -8,7 +8,7 @@ import { draftOf, keepDraft } from './drafts.js';
 import { buildForm } from './form.js';
 import { wording } from './notify.js';
 import { showNote } from './settled.js';
-import { ago, answersOf, at, byWhom, channelName, ending, exact, isLate, left, NOT_TAKEN, now, outcomeOf, until } from './words.js';
+import { ago, answersOf, at, byWhom, ending, exact, isLate, left, NOT_TAKEN, now, outcomeOf, place, until } from './words.js';
 
 const time = () => el('time', {});
 
@@ -175,7 +175,7 @@ export function openCard(firstAsk, { settled, unreached }) {
     asks.textContent = open ? 'asks' : 'asked';
     // Where else it stands; the inbox is here, and what could not be shown there stands here alone.
     channel.hidden = ask.channel === 'web' || (open && Boolean(ask.cause_line));
-    channel.textContent = channel.hidden ? '' : `also on ${channelName(ask.channel)}`;
+    channel.textContent = channel.hidden ? '' : `also ${place(ask.channel)}`;
     if (isLate(ask)) element.setAttribute('aria-describedby', late.lineId);
     else element.removeAttribute('aria-describedby');
     retry.hidden = !(open && ask.attempt > 1 && !ask.viewed);
@@ -317,7 +317,7 @@ function lateLine() {
   };
 }
 
-// `Answered by alice on Slack: React`, with the agent's and the person's words kept apart from askd's.
+// `Answered by alice in Slack: React`, with the agent's and the person's words kept apart from askd's.
 function sentence(outcome, before) {
   const { word } = ending(outcome);
   const answers = answersOf(outcome);

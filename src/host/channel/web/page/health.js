@@ -4,7 +4,7 @@
 
 import { status } from './api.js';
 import { byId, el, said } from './dom.js';
-import { ago, channelName, exact } from './words.js';
+import { ago, exact, place } from './words.js';
 
 const EVERY_MS = 30000;
 const STRIP = 3;
@@ -27,14 +27,14 @@ const agent = ({ name, served, open, uncollected, last_asked: asked, last_heartb
     'li',
     { class: trouble ? 'entry bad' : 'entry' },
     el('p', {}, el('span', { class: 'group' }, name), served ? '' : ' (has no routes)'),
-    el('p', { class: 'after' }, `${open} open, ${uncollected} not collected`, when(asked, (text) => `, last asked ${text}`), alive ? when(alive, (text) => `, last sign of life ${text}`) : ', no sign of life since askd started'),
+    el('p', { class: 'after' }, `${open} open, ${uncollected} not collected`, when(asked, (text) => `, last asked ${text}`), alive ? when(alive, (text) => `, last heartbeat ${text}`) : ', no heartbeat since askd started'),
     trouble ? said('p', sentence(trouble.why), 'ending') : null,
   );
 
 const outcome = (ask) =>
   el('li', { class: 'entry' }, el('p', {}, el('span', { class: 'group' }, ask.group), ' ', link(ask), ' ', said('span', ask.line)), el('p', { class: 'after' }, when(ask.since)));
 
-const stuck = (card) => el('li', { class: 'entry bad' }, el('p', {}, el('span', { class: 'group' }, card.group), ' ', link(card), ` in ${channelName(card.channel)}`), el('p', { class: 'after' }, card.why ? said('span', sentence(card.why)) : 'askd keeps trying.', ' ', when(card.since)));
+const stuck = (card) => el('li', { class: 'entry bad' }, el('p', {}, el('span', { class: 'group' }, card.group), ' ', link(card), ` ${place(card.channel)}`), el('p', { class: 'after' }, card.why ? said('span', sentence(card.why)) : 'askd keeps trying.', ' ', when(card.since)));
 
 export function setUpHealth() {
   let allowed = false;

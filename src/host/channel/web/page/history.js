@@ -38,7 +38,7 @@ export function setUpHistory({ failed }) {
       next = rest;
       show();
       const more = next === undefined ? '' : ' so far';
-      byId('history-found').textContent = items.length === 0 && next === undefined ? 'Nothing fits.' : `${items.length} of ${Math.max(total, items.length)}${more}`;
+      byId('history-found').textContent = items.length === 0 && next === undefined ? 'No matches.' : `${items.length} of ${Math.max(total, items.length)}${more}`;
     } catch (failure) {
       if (mine !== asked) return;
       byId('history-found').textContent = failure.message;

@@ -183,7 +183,7 @@ async function switchNotifications(box) {
   }
   save(NOTIFY_KEY, box.checked);
   if (!box.checked) await unsubscribe();
-  else note.textContent = (await subscribe(pushKey)) ? 'Notices arrive even when this page is closed.' : 'Notices arrive as long as this page is open.';
+  else note.textContent = (await subscribe(pushKey)) ? 'Notifications arrive even when this page is closed.' : 'Notifications arrive only while this page is open.';
 }
 
 // This browser is signed in: from now on askd may push to it. `key`: the daemon's, `null` if it pushes nothing.

@@ -78,24 +78,23 @@ export function until(instant) {
   return day === null ? `until ${time}` : `until ${day}, ${time}`;
 }
 
+// The words of `Via::place` in the core.
 const PLACES = {
-  web: 'in the web inbox',
-  cli: 'on the command line',
+  web: 'in the inbox',
+  cli: 'in a terminal',
   api: 'through the API',
-  slack: 'on Slack',
+  slack: 'in Slack',
   whatsapp: 'on WhatsApp',
 };
 
-const CHANNELS = { web: 'web inbox', slack: 'Slack', whatsapp: 'WhatsApp' };
+export const place = (channel) => PLACES[channel] ?? `in ${channel}`;
 
-export const channelName = (channel) => CHANNELS[channel] ?? channel;
-
-// ` by alice on Slack`, or nothing where nobody did it (a timeout).
+// ` by alice in Slack`, or nothing where nobody did it (a timeout).
 export function byWhom(outcome) {
   if (!outcome.by) return '';
   const { channel, id, name } = outcome.by;
   const who = name || (id === 'operator' ? 'the operator' : id);
-  return ` by ${who} ${PLACES[channel] ?? `on ${channel}`}`;
+  return ` by ${who} ${place(channel)}`;
 }
 
 // It timed out, but an answer is still taken.
@@ -158,15 +157,15 @@ const HAPPENED = {
   closed: 'the card was closed',
 };
 
-// A line of the trail, in words: `answered by ann in the web inbox`.
+// A line of the trail, in words: `answered by ann in the inbox`.
 export function happened({ what, channel, attempt, by, reason }) {
-  const where = channel ? ` ${PLACES[channel] ?? `on ${channel}`}` : '';
+  const where = channel ? ` ${place(channel)}` : '';
   const who = by ? ` by ${by === 'operator' ? 'the operator' : by}` : '';
   const more = [attempt > 1 ? `attempt ${attempt}` : null, what === 'refused' ? reason?.replaceAll('_', ' ') : null].filter(Boolean).join(', ');
   return `${HAPPENED[what] ?? what}${who}${where}${more ? ` (${more})` : ''}`;
 }
 
-// `Answered by alice on Slack.`
+// `Answered by alice in Slack.`
 export const endedHow = (outcome) => `${ending(outcome).word}${byWhom(outcome)}.`;
 
 const oneAnswer = (detail) => [...(detail.selected ?? []), ...(detail.text ? [detail.text] : [])].join(', ');

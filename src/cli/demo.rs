@@ -21,7 +21,8 @@ pub(super) enum Demos {
 
 /// Try askd in your browser, with no account and no settings: an inbox, a mock Slack, a mock phone, and agents that ask.
 ///
-/// Everything is in a temporary folder and gone afterwards. Anyone who can reach the address can use the demo.
+/// Everything is in a temporary folder and gone afterwards. Anyone who can reach the address can use the demo: leave it on this
+/// computer (127.0.0.1).
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  askd demo\n  askd demo --listen 127.0.0.1:8484\n  \
                         docker run --rm -p 127.0.0.1:8484:8484 askd demo --listen 0.0.0.0:8484\n  \

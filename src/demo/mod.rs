@@ -31,6 +31,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Pause between two looks at a list.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// Who can reach the demo at the address that it has without `--listen`.
+const HERE: &str = "Nothing leaves this computer.";
+/// At any other one.
+const EVERYWHERE: &str = "Anyone who can reach this address can use the demo.";
+
 /// A folder that is gone when this is dropped.
 struct Temporary(PathBuf);
 
@@ -63,7 +68,10 @@ pub async fn run(
         Page { name: "slack", opens: format!("?user={PERSON}&channel={CHANNEL}"), server: slack.url().to_owned() },
         Page { name: "phone", opens: String::new(), server: phone.page() },
     ];
-    greet(&terminal, &format!("http://{}/", reachable(listener.local_addr()?)), &places);
+    let at = listener.local_addr()?;
+    // In a container any address is inside; which one of the computer leads there, its engine was told.
+    let reach = if at.ip().is_loopback() || is_first() { HERE } else { EVERYWHERE };
+    greet(&terminal, &format!("http://{}/", reachable(at)), reach, &places);
     let stopping = stop.clone();
     #[expect(clippy::disallowed_methods, reason = "the daemon itself, which is told to stop and waited for")]
     let running = tokio::spawn(daemon.run(stop.clone(), || ()));
@@ -72,14 +80,14 @@ pub async fn run(
         let places = Places { inbox: &client, slack: &slack, phone: &phone };
         play(&folder.0, &agents, auto, &places, &terminal).await?;
         if !auto {
-            say_what_is_next(&terminal, &folder.0);
+            say_what_is_next(&terminal, &folder.0)?;
             stop.cancelled().await;
         }
         anyhow::Ok(())
     });
     let played = tokio::select! {
         played = script => played,
-        served = tour::serve(listener, places, Arc::clone(&terminal)) => served.context("the tour page"),
+        served = tour::serve(listener, places, reach, Arc::clone(&terminal)) => served.context("the tour page"),
         () = tell_private_notes(&slack, &terminal) => Ok(()),
         () = stopping.cancelled() => if auto { Err(anyhow::anyhow!("stopped before everything was tried")) } else { Ok(()) },
     };
@@ -95,8 +103,12 @@ pub async fn run(
     Ok(())
 }
 
-fn greet(terminal: &Terminal, tour: &str, places: &[Page; 3]) {
-    terminal.print("askd demo: three agents are waiting for you. Nothing leaves this computer. Ctrl-C ends it.\n");
+fn greet(terminal: &Terminal, tour: &str, reach: &str, places: &[Page; 3]) {
+    terminal.print(
+        "askd demo: three agents are waiting for you; a fourth comes when you have answered them. Ctrl-C ends it.",
+    );
+    let warning = if reach == HERE { "" } else { "Warning: " };
+    terminal.print(&format!("{warning}{reach}\n"));
     terminal.print(&format!("  Tour (all three)  {tour}"));
     for (place, title) in places.iter().zip(["Inbox", "Slack", "Phone"]) {
         terminal.print(&format!("  {title:<16}  {}", place.link(tour)));
@@ -118,14 +130,34 @@ async fn play(data: &Path, agents: &str, auto: bool, places: &Places<'_>, termin
     kill_one(data, answers, places, terminal).await
 }
 
-fn say_what_is_next(terminal: &Terminal, data: &Path) {
-    // As it was called: `cargo run` puts it on no path.
-    let program = std::env::args().next().unwrap_or_else(|| "askd".to_owned());
+fn say_what_is_next(terminal: &Terminal, data: &Path) -> anyhow::Result<()> {
+    // `cargo run` puts it on no path.
+    let program = std::env::current_exe().context("cannot find this program")?.display().to_string();
+    let program = if is_first() {
+        from_outside(&program, &std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
+    } else {
+        program
+    };
     terminal.print("\nThat was all. Until Ctrl-C ends the demo, ask your own question from another terminal:");
     for (group, place) in [(RELEASE, "inbox"), (DEPLOY, "Slack"), (TRAVEL, "phone")] {
         let ipc = data.join("ipc").join(group);
         terminal.print(&format!("  {place:<6} {program} ask --ipc {} \"Deploy now?\" --confirm", ipc.display()));
     }
+    Ok(())
+}
+
+/// Whether this is the first process of a container, where no terminal is.
+fn is_first() -> bool {
+    std::process::id() == 1
+}
+
+/// How a program of this container is called from outside. The engine mounts a file whose path names the container.
+fn from_outside(program: &str, mounts: &str) -> String {
+    let engine = if mounts.contains(" /run/.containerenv ") { "podman" } else { "docker" };
+    let hostname = mounts.lines().filter(|mount| mount.contains(" /etc/hostname "));
+    let is_id = |part: &&str| part.len() == 64 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let id = hostname.flat_map(|mount| mount.split('/')).find(is_id).map_or("<container>", |id| &id[..12]);
+    format!("{engine} exec -it {id} {program}")
 }
 
 /// Tells what the mock Slack shows to one person alone, for example to a stranger who clicked. Never ends.
@@ -182,4 +214,26 @@ async fn wait_for(there: impl Fn() -> bool) -> anyhow::Result<()> {
         }
     };
     clock.timeout(PATIENCE, looking).await.context("waited too long")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::from_outside;
+
+    #[test]
+    fn a_program_in_a_container_is_called_through_its_engine() {
+        let id = "4f5c".repeat(16);
+        let overlay =
+            format!("21 1 0:40 / / rw - overlay overlay rw,upperdir=/var/lib/docker/overlay2/{}/diff", "ab".repeat(32));
+        let docker = format!(
+            "{overlay}\n30 21 8:1 /var/lib/docker/containers/{id}/hostname /etc/hostname rw - ext4 /dev/sda1 rw"
+        );
+        assert_eq!(from_outside("/askd", &docker), "docker exec -it 4f5c4f5c4f5c /askd");
+        let podman = format!(
+            "{overlay}\n30 21 0:50 /containers/overlay-containers/{id}/userdata/hostname /etc/hostname rw - tmpfs tmpfs rw\n\
+             31 21 0:50 /containers/overlay-containers/{id}/userdata/.containerenv /run/.containerenv rw - tmpfs tmpfs rw"
+        );
+        assert_eq!(from_outside("/askd", &podman), "podman exec -it 4f5c4f5c4f5c /askd");
+        assert_eq!(from_outside("/askd", &overlay), "docker exec -it <container> /askd");
+    }
 }

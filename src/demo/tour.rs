@@ -34,12 +34,19 @@ pub(super) struct Page {
 
 struct Front {
     places: [Page; 3],
+    /// Who can reach the tour, in a sentence.
+    reach: &'static str,
     http: reqwest::Client,
     terminal: Arc<Terminal>,
 }
 
 /// Serves the tour until the demo drops it.
-pub(super) async fn serve(listener: TcpListener, places: [Page; 3], terminal: Arc<Terminal>) -> anyhow::Result<()> {
+pub(super) async fn serve(
+    listener: TcpListener,
+    places: [Page; 3],
+    reach: &'static str,
+    terminal: Arc<Terminal>,
+) -> anyhow::Result<()> {
     let http = reqwest::Client::builder().no_proxy().tls_certs_only([]).build()?;
     let file = |kind: &'static str, text: &'static str| get(async move || ([(CONTENT_TYPE, kind)], text));
     let app = Router::new()
@@ -50,7 +57,7 @@ pub(super) async fn serve(listener: TcpListener, places: [Page; 3], terminal: Ar
         .route("/{place}/", any(pass_on))
         .route("/{place}/{*path}", any(pass_on))
         .layer(from_fn(guard))
-        .with_state(Arc::new(Front { places, http, terminal }));
+        .with_state(Arc::new(Front { places, reach, http, terminal }));
     Ok(axum::serve(listener, app).await?)
 }
 
@@ -75,7 +82,8 @@ fn is_ours(headers: &HeaderMap) -> bool {
 
 async fn page(State(front): State<Arc<Front>>) -> Html<String> {
     let fill = |page: String, place: &Page| page.replace(&format!("{{{}}}", place.name), &place.link(""));
-    Html(front.places.iter().fold(include_str!("tour/tour.html").to_owned(), fill))
+    let page = include_str!("tour/tour.html").replace("{reach}", front.reach);
+    Html(front.places.iter().fold(page, fill))
 }
 
 impl Page {

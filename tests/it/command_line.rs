@@ -598,19 +598,34 @@ fn the_demo_answers_by_itself_and_starts_the_agent_that_was_killed() {
 struct Demo {
     child: std::process::Child,
     lines: std::io::Lines<std::io::BufReader<std::process::ChildStdout>>,
+    /// What it says before its links.
+    reach: String,
     host: String,
     token: String,
 }
 
 impl Demo {
     fn start() -> Self {
+        Self::start_on("127.0.0.1:0")
+    }
+
+    fn start_on(listen: &str) -> Self {
         use std::io::BufRead as _;
-        let mut child = askd().arg("demo").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut demo = askd();
+        demo.args(["demo", "--listen", listen]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = demo.spawn().unwrap();
         let mut lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
-        let link = lines.find_map(|line| line.unwrap().split_once("http://").map(|(_, host)| host.to_owned())).unwrap();
+        let mut reach = String::new();
+        let link = loop {
+            let line = lines.next().unwrap().unwrap();
+            match line.split_once("http://") {
+                Some((_, host)) => break host.to_owned(),
+                None => reach.push_str(&line),
+            }
+        };
         let inbox = lines.next().unwrap().unwrap();
         let token = inbox.split_once("/inbox/#token=").unwrap().1.to_owned();
-        Self { child, lines, host: link.trim_end_matches('/').to_owned(), token }
+        Self { child, lines, reach, host: link.trim_end_matches('/').to_owned(), token }
     }
 
     fn line(&mut self, word: &str) -> String {
@@ -680,6 +695,19 @@ fn the_demo_is_one_address_with_all_three_places() {
     assert_eq!(demo.json(&format!("POST /inbox/api/v1/asks/{id}/answer"), &answer)["state"], "settled");
     demo.line("release-bot  got \"Blue-green\" from you in the inbox after");
     demo.end();
+}
+
+#[test]
+fn the_demo_warns_if_others_can_reach_it() {
+    const WARNING: &str = "Anyone who can reach this address can use the demo.";
+    for (listen, others) in [("127.0.0.1:0", false), ("0.0.0.0:0", true)] {
+        let demo = Demo::start_on(listen);
+        let page = demo.http("GET /", "", "").1;
+        assert_eq!(demo.reach.contains(&format!("Warning: {WARNING}")), others, "{}", demo.reach);
+        assert_eq!(demo.reach.contains("Nothing leaves this computer."), !others, "{}", demo.reach);
+        assert_eq!((page.contains(WARNING), page.contains("Nothing leaves")), (others, !others), "{page}");
+        demo.end();
+    }
 }
 
 /// The demo reports a stranger's click in one of its own lines, and no log line comes between.

@@ -58,7 +58,10 @@ function draw(messages) {
   const typing = chat()?.typing ? [make("li", "row in", make("div", "bubble dots", make("i", ""), make("i", ""), make("i", "")))] : [];
   const known = new Map(messages.map((m) => [m.id, m]));
   const shownOnes = messages.filter((m) => m.kind !== "reaction");
-  list.replaceChildren(...shownOnes.map((m) => row(m, known)), ...typing);
+  const rows = shownOnes.map((m) => row(m, known));
+  // Else nobody sees why a chat begins with the person's own message.
+  if (rows.length > 0 && !shownOnes[0].outgoing) rows.splice(1, 0, make("li", "notice", "WhatsApp lets a business write only within 24 hours after you wrote."));
+  list.replaceChildren(...rows, ...typing);
   if (shownOnes.length === 0) list.append(make("li", "notice", who ? "Nothing yet. Say hello." : "Nobody here yet. Add a person in the menu ⋮"));
   toEnd();
 }

@@ -211,8 +211,7 @@ fn people_are_read_again_on_hangup_and_one_who_is_removed_is_out() {
     let reload = |config: &str, times: usize| {
         std::fs::write(world.dir.path().join("askd.toml"), config).unwrap();
         world.signal(rustix::process::Signal::HUP);
-        let told =
-            || (world.log().matches("reloaded the settings: [web] changed").count() == times).then_some(());
+        let told = || (world.log().matches("reloaded the settings: [web] changed").count() == times).then_some(());
         within(SOON, "the settings to be read", told);
     };
     reload(&people(&ann("\"board\"")), 1);

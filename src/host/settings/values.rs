@@ -40,9 +40,7 @@ pub fn data_folder(text: &str) -> Result<PathBuf, String> {
 pub(super) fn dir_mode<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     let text = String::deserialize(from)?;
     let mode = u32::from_str_radix(&text, 8).ok().filter(|mode| *mode <= 0o7777 && mode & 0o700 == 0o700);
-    mode.ok_or_else(|| {
-        D::Error::custom(format!("{text:?} is not an octal mode like \"0770\" that the owner can use"))
-    })
+    mode.ok_or_else(|| D::Error::custom(format!("{text:?} is not an octal mode like \"0770\" that the owner can use")))
 }
 
 pub(super) fn gid<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {

@@ -34,7 +34,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Who can reach the demo at the address that it has without `--listen`.
 const HERE: &str = "Nothing leaves this computer.";
 /// At any other one.
-const EVERYWHERE: &str = "Anyone who can reach this address can use the demo.";
+const EVERYWHERE: &str = "Anyone who can reach this computer over the network can use the demo.";
 
 /// A folder that is gone when this is dropped.
 struct Temporary(PathBuf);

@@ -699,7 +699,7 @@ fn the_demo_is_one_address_with_all_three_places() {
 
 #[test]
 fn the_demo_warns_if_others_can_reach_it() {
-    const WARNING: &str = "Anyone who can reach this address can use the demo.";
+    const WARNING: &str = "Anyone who can reach this computer over the network can use the demo.";
     for (listen, others) in [("127.0.0.1:0", false), ("0.0.0.0:0", true)] {
         let demo = Demo::start_on(listen);
         let page = demo.http("GET /", "", "").1;

@@ -65,7 +65,7 @@ impl WhatsappSettings {
 }
 
 const NUMBER: &str = "write the id of the number (WhatsApp > API Setup), for example \"106540352242922\"";
-const ACCESS_TOKEN: &str = "write the token of a system user, or access_token_file = \"/run/secrets/...\"";
+const ACCESS_TOKEN: &str = "write the token of a system user, or access_token_file = \"/etc/askd/secrets/...\"";
 const APP_SECRET: &str = "write the app secret (App settings > Basic), or app_secret_file; without it askd could not tell \
                           a true webhook from a forged one";
 const VERIFY_TOKEN: &str = "make up a word, write it here (or verify_token_file) and where the webhook is set up";

@@ -358,7 +358,7 @@ fn a_notice_that_waits_behind_others_goes_only_to_who_still_hears_of_it() {
     within(SOON, "the first notices", || (service.sent.lock().unwrap().len() == AT_ONCE).then_some(()));
     std::fs::write(world.dir.path().join("askd.toml"), people(&service, "board", "")).unwrap();
     world.signal(rustix::process::Signal::HUP);
-    within(SOON, "the settings to be read", || world.log().contains("reloaded the group settings").then_some(()));
+    within(SOON, "the settings to be read", || world.log().contains("reloaded the settings").then_some(()));
     let under_way = anns();
     service.holds.store(false, Ordering::Relaxed);
     // What was asked later is told later.

@@ -85,41 +85,83 @@ async fn a_card_that_is_deleted_while_its_question_is_open_is_posted_again() {
     }
 }
 
-/// A card that is brought to mind after 30 s was deleted, and Slack sends no events.
-async fn with_a_missing_card() -> (World, Message) {
+/// A card that is brought to mind after 30 s, then after 90 s, and Slack sends no events.
+async fn without_events(scopes: &[&str]) -> (World, Message) {
     let soon = "[groups.research]\nremind_after = \"30s\"";
-    let world =
-        in_slack(Mode::Http).sim(|sim| sim.message_events = false).group("[groups.research]", soon).start().await;
+    let make = in_slack(Mode::Http).sim(|sim| {
+        sim.message_events = false;
+        sim.bot_tokens[0].scopes = scopes.iter().map(ToString::to_string).collect();
+    });
+    let world = make.group("[groups.research]", soon).start().await;
     let card = asked_in(&world).await;
-    world.slack.delete(CHANNEL, &card.ts).expect("deleted");
     (world, card)
 }
 
+const ENOUGH: [&str; 2] = ["chat:write", "channels:history"];
+
 #[tokio::test]
 async fn a_reminder_finds_out_that_the_card_is_gone() {
-    let (world, card) = with_a_missing_card().await;
-    world.time_passes(Duration::from_secs(31)).await;
-    let again = another(&world, &card.ts).await;
-    let other = |message: &Message| message.ts != again.ts && message.ts != card.ts;
-    assert!(world.slack.messages(CHANNEL).iter().all(|message| !other(message)), "no reminder without its card");
-    world.slack.click(CHANNEL, &again.ts, "pick:0:0", ALICE).await.expect("sent");
-    world.response("r1").await;
+    for talked in [false, true] {
+        let (world, card) = without_events(&ENOUGH).await;
+        if talked {
+            world.slack.reply_in_thread(CHANNEL, &card.ts, STRANGER, "hm").expect("sent");
+        }
+        world.slack.delete(CHANNEL, &card.ts).expect("deleted");
+        world.time_passes(Duration::from_secs(31)).await;
+        let again = another(&world, &card.ts).await;
+        let other = |message: &Message| message.by_app && message.ts != again.ts && message.ts != card.ts;
+        assert!(world.slack.messages(CHANNEL).iter().all(|message| !other(message)), "no reminder without its card");
+        world.slack.click(CHANNEL, &again.ts, "pick:0:0", ALICE).await.expect("sent");
+        world.response("r1").await;
+    }
 }
 
-/// The look before the reminder fails, and Slack says of the reminder itself that the thread is gone.
+/// How many messages askd has posted, also those that are gone.
+fn posts(world: &World) -> usize {
+    world.slack.calls().iter().filter(|call| call.method == "chat.postMessage").count()
+}
+
+/// Waits until so many reminders were left out, for this reason.
+async fn left_out(world: &World, times: usize, why: &str) {
+    let left_out = |line: &&str| line.contains("no reminder") && line.contains(why);
+    let told = || world.log().lines().filter(left_out).count() == times;
+    world.until("a reminder to be left out", told).await;
+}
+
+/// Slack posts a reply to a message that is gone into the channel, where it belongs to nothing.
 #[tokio::test]
-async fn a_reminder_whose_thread_is_gone_brings_the_card_back() {
-    let (world, card) = with_a_missing_card().await;
-    let faults = world.slack.faults();
-    faults.next("conversations.history", FaultKind::Error("fatal_error".into()), 1);
-    faults.next("chat.postMessage", FaultKind::Error("thread_not_found".into()), 1);
-    world.time_passes(Duration::from_secs(31)).await;
-    let again = another(&world, &card.ts).await;
-    let posts = world.slack.calls().into_iter().filter(|call| call.method == "chat.postMessage");
-    assert_eq!(posts.count(), 3, "the card, the reminder that was refused, and the card again");
-    world.slack.click(CHANNEL, &again.ts, "pick:0:0", ALICE).await.expect("sent");
-    assert_eq!(world.response("r1").await["result"]["answers"], json!({"Which?": "React"}));
-    assert!(!world.log().contains("could not post a reminder"), "{}", world.log());
+async fn a_reminder_that_cannot_see_its_card_is_left_out_and_the_next_one_brings_the_card_back() {
+    for fault in [FaultKind::Error("fatal_error".into()), FaultKind::RateLimited(1), FaultKind::Status(503)] {
+        let (world, card) = without_events(&ENOUGH).await;
+        world.slack.delete(CHANNEL, &card.ts).expect("deleted");
+        world.slack.faults().next("conversations.history", fault, 1);
+        world.time_passes(Duration::from_secs(31)).await;
+        left_out(&world, 1, "").await;
+        assert_eq!(posts(&world), 1, "the card that was deleted");
+        world.time_passes(Duration::from_secs(60)).await;
+        let again = another(&world, &card.ts).await;
+        world.slack.click(CHANNEL, &again.ts, "pick:0:0", ALICE).await.expect("sent");
+        assert_eq!(world.response("r1").await["result"]["answers"], json!({"Which?": "React"}));
+        world.all_closed(SOON).await;
+        assert_eq!(posts(&world), 2, "the card, and the card again");
+    }
+}
+
+/// Without the right scope nobody can say whether the card is there, so nothing is posted at all.
+#[tokio::test]
+async fn without_a_history_there_is_neither_a_reminder_nor_a_second_card() {
+    for deleted in [false, true] {
+        let (world, card) = without_events(&["chat:write"]).await;
+        if deleted {
+            world.slack.delete(CHANNEL, &card.ts).expect("deleted");
+        }
+        world.time_passes(Duration::from_secs(31)).await;
+        left_out(&world, 1, "the app lacks channels:history").await;
+        world.time_passes(Duration::from_secs(60)).await;
+        left_out(&world, 2, "the app lacks channels:history").await;
+        assert_eq!(posts(&world), 1, "the card");
+        assert_eq!(world.live(CHANNEL).len(), usize::from(!deleted));
+    }
 }
 
 /// Sends a reply with a file.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::deliver::Post;
-use super::message::Message;
+use super::message::{Message, tombstone};
 use super::shared::Shared;
 
 impl Shared {
@@ -50,10 +50,7 @@ impl Shared {
     /// Tells the app of the deletion of a message with replies: Slack leaves a mark in its place.
     pub(super) fn announce_tombstone(self: &Arc<Self>, before: &Value, channel: &str) {
         let ts = &before["ts"];
-        let mark = json!({
-            "type": "message", "subtype": "tombstone", "text": "This message was deleted.", "user": "USLACKBOT", "hidden": true,
-            "ts": ts, "thread_ts": ts,
-        });
+        let mark = tombstone(ts);
         let event = json!({
             "type": "message", "subtype": "message_changed", "hidden": true, "channel": channel, "message": mark,
             "previous_message": before, "ts": ts, "event_ts": ts, "channel_type": channel_type(channel),

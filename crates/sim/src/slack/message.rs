@@ -168,6 +168,14 @@ fn typed(text: &str) -> Value {
     json!({"type": "rich_text", "block_id": "typed", "elements": [section]})
 }
 
+/// What stands in the place of a message that was deleted and has replies.
+pub(super) fn tombstone(ts: &Value) -> Value {
+    json!({
+        "type": "message", "subtype": "tombstone", "text": "This message was deleted.", "user": "USLACKBOT", "hidden": true,
+        "ts": ts, "thread_ts": ts,
+    })
+}
+
 impl Message {
     /// State of the message's elements on the screen of this person, as `state.values` of a payload has it.
     #[must_use]

@@ -180,6 +180,12 @@ impl State {
         self.channels.iter().find(|channel| channel.id == id)
     }
 
+    /// Whether there is a message in the thread of this one.
+    pub(super) fn has_replies(&self, channel: &str, ts: &str) -> bool {
+        let in_its_thread = |other: &&Message| other.thread_ts.as_deref() == Some(ts) && other.channel == channel;
+        self.messages.iter().filter(in_its_thread).any(|reply| !reply.deleted && reply.only_for.is_none())
+    }
+
     /// A message that is there.
     pub(super) fn message(&mut self, channel: &str, ts: &str) -> Option<&mut Message> {
         self.messages.iter_mut().find(|message| message.channel == channel && message.ts == ts && !message.deleted)

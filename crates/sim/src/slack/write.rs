@@ -69,9 +69,7 @@ impl Shared {
             let mut state = self.state();
             let message = state.message(channel, ts).ok_or("message_not_found")?;
             message.deleted = true;
-            let before = message.wire(&self.config, true);
-            let in_its_thread = |other: &Message| other.thread_ts.as_deref() == Some(ts) && !other.deleted;
-            (before, state.messages.iter().any(|other| other.channel == channel && in_its_thread(other)))
+            (message.wire(&self.config, true), state.has_replies(channel, ts))
         };
         self.touch();
         if has_replies {

@@ -103,25 +103,27 @@ impl Channel for Slack {
     }
 
     /// Posts a reminder in the thread of the card. Slack posts a reply to a message that was deleted into the channel itself,
-    /// so askd looks first whether the card is there.
+    /// so askd looks first, and says nothing if it cannot see the card.
     async fn remind(&self, ask: &Ask, route: usize) -> Option<String> {
         let widget = ask.widgets.get(route)?;
         let (chat, ts) = (&widget.route.chat, widget.messages().next_back()?);
         let Stage::Open { answer_by, .. } = ask.stage else { return None };
-        if matches!(self.parent(chat, ts).await, Ok(None)) {
-            return Some(ts.to_owned());
+        match self.parent(chat, ts).await {
+            Ok(Some(_)) => {}
+            Ok(None) => return Some(ts.to_owned()),
+            Err(error) => {
+                let why = error.explain();
+                tracing::warn!(ask = %ask.id, chat, why, "no reminder: askd cannot see whether the card is still there");
+                return None;
+            }
         }
         let message = render::reminder(answer_by);
         let mut body = body(chat, &message);
         body["thread_ts"] = json!(ts);
-        match self.post_message(chat, &body).await {
-            Ok(_) => None,
-            Err(CallError::Refused { code, .. }) if code == "thread_not_found" => Some(ts.to_owned()),
-            Err(error) => {
-                tracing::warn!(ask = %ask.id, %error, "could not post a reminder");
-                None
-            }
+        if let Err(error) = self.post_message(chat, &body).await {
+            tracing::warn!(ask = %ask.id, %error, "could not post a reminder");
         }
+        None
     }
 
     /// Updates every card of the ask in this chat.

@@ -97,7 +97,7 @@ impl Shared {
                 return Err(Failure::new("no_text"));
             }
             let metadata = checked_metadata(args)?;
-            let thread_ts = Self::thread_of(&mut state, &id, args)?;
+            let thread_ts = Self::thread_of(&mut state, &id, args);
             let message = Message {
                 channel: id.clone(),
                 user: self.config.bot_user.clone(),
@@ -115,13 +115,13 @@ impl Shared {
         Ok(json!({"channel": id, "ts": message.ts, "message": message.wire(&self.config, true)}))
     }
 
-    /// The thread a post goes to. Slack takes a `ts` that is no message's and posts to the channel; here that is an error, since it is always a mistake.
-    fn thread_of(state: &mut State, channel: &str, args: &Args) -> Result<Option<String>, Failure> {
-        let Some(ts) = args.text("thread_ts") else {
-            return Ok(None);
-        };
-        let parent = state.message(channel, &ts).ok_or_else(|| Failure::new("thread_not_found"))?;
-        Ok(Some(parent.thread_ts.clone().unwrap_or(ts)))
+    /// The thread a post goes to. Slack takes a `ts` that is no message's, and posts to the channel. A thread goes on without its first message.
+    fn thread_of(state: &mut State, channel: &str, args: &Args) -> Option<String> {
+        let ts = args.text("thread_ts")?;
+        match state.message(channel, &ts) {
+            Some(parent) => Some(parent.thread_ts.clone().unwrap_or(ts)),
+            None => state.has_replies(channel, &ts).then_some(ts),
+        }
     }
 
     pub(super) fn update(self: &Arc<Self>, args: &Args) -> Answer {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Answer, Args, Failure};
 use crate::slack::config::Channel;
-use crate::slack::message::Message;
+use crate::slack::message::{Message, tombstone};
 use crate::slack::shared::{Shared, State};
 
 /// Most messages of one page (documentation: 999 for these methods, 1,000 in examples; 15 for apps outside the marketplace since 2025).
@@ -101,11 +101,17 @@ impl Shared {
         readable(&state, &id)?;
         let in_channel = |message: &&Message| {
             let own = message.thread_ts.is_none() || message.broadcast;
-            message.channel == id && !message.deleted && message.only_for.is_none() && own
+            let there = !message.deleted || state.has_replies(&id, &message.ts);
+            message.channel == id && message.only_for.is_none() && own && there
         };
         let messages: Vec<&Message> =
             state.messages.iter().rev().filter(in_channel).filter(|message| window.holds(message)).collect();
-        let mut page = window.page(&messages, |message| self.with_thread(&state, message, window.metadata));
+        let mut page = window.page(&messages, |message| {
+            if message.deleted {
+                return tombstone(&json!(message.ts));
+            }
+            self.with_thread(&state, message, window.metadata)
+        });
         page["pin_count"] = json!(0);
         Ok(page)
     }

@@ -5,7 +5,7 @@ use crate::harness::{SOON, World, askd};
 use crate::in_slack::{ALICE, CHANNEL, Mode, in_slack};
 use crate::on_whatsapp::{ADA, TO_ADA, sim};
 use crate::ports::free_port;
-use askd_sim::slack::Token;
+use askd_sim::slack::{BOT_TOKEN, Token};
 use askd_sim::whatsapp::{Business, Config, Template};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt as _;
@@ -96,6 +96,35 @@ async fn a_test_question_that_is_shown_elsewhere_than_on_the_first_route_is_a_fa
     assert!(faults.iter().any(|(check, _)| check == "test question research"), "{text}");
     assert!(text.contains("it was shown in web, and not in slack"), "{text}");
     assert_eq!(world.stop().await, Some(0));
+}
+
+/// The id of a private channel looks like that of a public one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_a_private_channel_only_its_own_scope_is_missed() {
+    let token = |secret: &str, scope: &str| {
+        let scopes = ["chat:write", scope].map(str::to_owned).into();
+        Token { secret: secret.to_owned(), scopes }
+    };
+    let tokens = [token("xoxb-public", "channels:history"), token("xoxb-private", "groups:history")];
+    let world = in_slack(Mode::Http).sim(|sim| sim.bot_tokens.extend(tokens)).with_binary().start().await;
+    let folder = world.data().join("ipc/research/tasks");
+    world.until("the group's folders", || folder.exists()).await;
+    let private = "C0PRIVATE";
+    for (token, chat, lacks) in [
+        (BOT_TOKEN, private, None),
+        ("xoxb-private", private, None),
+        ("xoxb-public", CHANNEL, None),
+        ("xoxb-private", CHANNEL, Some("channels:history")),
+        ("xoxb-public", private, Some("groups:history")),
+    ] {
+        let Broken::Settings(route) = routes(chat, ALICE) else { unreachable!() };
+        let (faults, text) = doctor(&world, &format!("[slack]\nbot_token = \"{token}\"\n{route}")).await;
+        let fault = |scope| {
+            let fix = format!("the app lacks {scope}: add it under OAuth & Permissions and install the app again");
+            (format!("slack chat {chat}"), fix)
+        };
+        assert_eq!(faults, lacks.map(fault).into_iter().collect::<Vec<_>>(), "{token} {chat}: {text}");
+    }
 }
 
 /// The daemon does not know Slack; no secret is wrong.

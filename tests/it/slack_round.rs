@@ -3,6 +3,7 @@
 use crate::harness::{SHORTEST, SOON, choice};
 use crate::in_slack::{ALICE, BOB, CHANNEL, Mode, in_slack};
 use crate::said;
+use askd_sim::slack::FaultKind;
 use serde_json::json;
 use std::time::Duration;
 
@@ -30,6 +31,24 @@ async fn a_click_answers_and_the_card_says_so() {
         assert!(closed.elements().is_empty() && closed.visible_text().contains("Which framework?"));
         world.all_closed(SOON).await;
         assert_eq!(world.slack.messages(CHANNEL).len(), 1, "one card, nothing else");
+    }
+}
+
+/// Its id looks like that of a public one. What people write there, and its history, need a scope of their own.
+#[tokio::test]
+async fn a_private_channel_is_like_a_public_one() {
+    for mode in BOTH {
+        let world = in_slack(mode).group(CHANNEL, "C0PRIVATE").start().await;
+        world.slack.faults().next("chat.postMessage", FaultKind::ResetAfter, 1);
+        world.ask("r1", choice("Which framework?", &["React", "Vue"]));
+        let card = world.card("C0PRIVATE").await;
+        world.stored(&card.ts).await;
+        world.slack.reply_in_thread("C0PRIVATE", &card.ts, ALICE, "Vue").expect("sent");
+        assert_eq!(world.response("r1").await["result"]["answers"], json!({"Which framework?": "Vue"}));
+        world.says("C0PRIVATE", &card.ts, "Answered: Vue by").await;
+        world.all_closed(SOON).await;
+        let cards = world.slack.messages("C0PRIVATE").into_iter().filter(|message| message.by_app).count();
+        assert_eq!(cards, 1, "the history said that it is there");
     }
 }
 

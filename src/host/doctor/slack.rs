@@ -94,13 +94,16 @@ fn scopes(found: &mut Findings, told: Option<String>, chats: &BTreeSet<&str>) ->
     };
     let held: Vec<String> = told.split(',').map(|scope| scope.trim().to_owned()).collect();
     let history = chats.iter().filter_map(|chat| match chat.as_bytes().first() {
-        Some(b'C') => Some("channels:history"),
-        Some(b'G') => Some("groups:history"),
-        Some(b'D') => Some("im:history"),
+        // The id does not say whether the channel is private. Slack does, when askd looks into it.
+        Some(b'C') => Some(&["channels:history", "groups:history"][..]),
+        Some(b'G') => Some(&["groups:history"][..]),
+        Some(b'D') => Some(&["im:history"][..]),
         _ => None,
     });
-    let needed: BTreeSet<&str> = history.chain(["chat:write"]).collect();
-    let missing: Vec<&str> = needed.into_iter().filter(|scope| !held.iter().any(|has| has == scope)).collect();
+    // Of each, one is enough.
+    let needed: BTreeSet<&[&str]> = history.chain([&["chat:write"][..]]).collect();
+    let lacks = |scopes: &&[&str]| !scopes.iter().any(|scope| held.iter().any(|has| has == scope));
+    let missing: Vec<String> = needed.into_iter().filter(lacks).map(|scopes| scopes.join(" or ")).collect();
     if missing.is_empty() {
         found.ok("slack scopes", "all that askd needs");
     } else {

@@ -19,7 +19,7 @@ pub struct User {
 /// A conversation.
 #[derive(Debug, Clone)]
 pub struct Channel {
-    /// `C...` or, private, `G...`.
+    /// `C...`, also of a private one; `G...` of an old private one.
     pub id: String,
     /// Name without `#`.
     pub name: String,
@@ -31,6 +31,17 @@ pub struct Channel {
     pub private: bool,
     /// Archived channels refuse messages.
     pub archived: bool,
+}
+
+impl Channel {
+    /// What Slack calls its kind: in scopes, and in events.
+    pub(super) fn kind(&self) -> (&'static str, &'static str) {
+        match (self.id.starts_with('D'), self.private) {
+            (true, _) => ("im", "im"),
+            (false, true) => ("groups", "group"),
+            (false, false) => ("channels", "channel"),
+        }
+    }
 }
 
 /// A token of the app.
@@ -144,6 +155,7 @@ impl Default for Config {
                 channel("C0RESEARCH", "research", true),
                 channel("C0UNINVITED", "uninvited", false),
                 Channel { archived: true, ..channel("C0ARCHIVED", "archived", true) },
+                Channel { private: true, ..channel("C0PRIVATE", "private", true) },
                 Channel { private: true, ..channel("G0SECRET", "secret", false) },
             ],
             interactivity_url: None,

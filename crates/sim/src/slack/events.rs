@@ -17,7 +17,7 @@ impl Shared {
         let mut event = message.wire(&self.config, true);
         event["channel"] = json!(message.channel);
         event["event_ts"] = json!(message.ts);
-        event["channel_type"] = json!(channel_type(&message.channel));
+        event["channel_type"] = json!(self.channel_type(&message.channel));
         if let (Some(thread_ts), false) = (&message.thread_ts, message.by_app) {
             let parent = self.state().message(&message.channel, thread_ts).map(|parent| parent.user.clone());
             event["parent_user_id"] = json!(parent);
@@ -33,7 +33,7 @@ impl Shared {
         let event = json!({
             "type": "message", "subtype": "message_changed", "hidden": true, "channel": message.channel,
             "message": message.wire(&self.config, true), "previous_message": before, "ts": message.edited,
-            "event_ts": message.edited, "channel_type": channel_type(&message.channel),
+            "event_ts": message.edited, "channel_type": self.channel_type(&message.channel),
         });
         self.send_event(&event);
     }
@@ -42,7 +42,7 @@ impl Shared {
     pub(super) fn announce_deletion(self: &Arc<Self>, before: &Value, channel: &str) {
         let event = json!({
             "type": "message", "subtype": "message_deleted", "hidden": true, "channel": channel, "deleted_ts": before["ts"],
-            "previous_message": before, "ts": before["ts"], "event_ts": before["ts"], "channel_type": channel_type(channel),
+            "previous_message": before, "ts": before["ts"], "event_ts": before["ts"], "channel_type": self.channel_type(channel),
         });
         self.send_event(&event);
     }
@@ -53,7 +53,7 @@ impl Shared {
         let mark = tombstone(ts);
         let event = json!({
             "type": "message", "subtype": "message_changed", "hidden": true, "channel": channel, "message": mark,
-            "previous_message": before, "ts": ts, "event_ts": ts, "channel_type": channel_type(channel),
+            "previous_message": before, "ts": ts, "event_ts": ts, "channel_type": self.channel_type(channel),
         });
         self.send_event(&event);
     }
@@ -75,6 +75,10 @@ impl Shared {
                 () = shared.event(&payload) => {}
             }
         });
+    }
+
+    fn channel_type(&self, id: &str) -> &'static str {
+        self.state().channel(id).map_or("channel", |channel| channel.kind().1)
     }
 
     /// The envelope of an event, with a fresh `event_id`.
@@ -111,13 +115,5 @@ impl Shared {
             return Ok(());
         }
         Err(format!("the challenge was not echoed: status {:?}, body {:?}", attempt.status, attempt.answer))
-    }
-}
-
-fn channel_type(id: &str) -> &'static str {
-    match id.as_bytes().first() {
-        Some(b'D') => "im",
-        Some(b'G') => "group",
-        _ => "channel",
     }
 }

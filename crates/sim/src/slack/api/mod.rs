@@ -79,7 +79,7 @@ enum Wants {
     App,
 }
 
-/// What each known method needs: kind of token, and one of these scopes.
+/// What each known method needs: kind of token, and one of these scopes. If it is about one channel, that of the channel's kind.
 fn method_needs(method: &str) -> Option<(Wants, &'static [&'static str])> {
     const READ: &[&str] = &["channels:read", "groups:read", "im:read", "mpim:read"];
     const HISTORY: &[&str] = &["channels:history", "groups:history", "im:history", "mpim:history"];
@@ -252,6 +252,7 @@ impl Shared {
             let unknown = Failure::new("unknown_method").with("req_method", json!(method));
             return (Vec::new(), Err(unknown));
         };
+        let scopes = args.as_ref().map_or(scopes, |args| self.of_kind(scopes, args));
         let provided = match self.authorize(wants, scopes, token) {
             Ok(token) => token.map(|token| token.scopes.clone()).unwrap_or_default(),
             Err(failure) => return (Vec::new(), Err(failure)),
@@ -261,6 +262,16 @@ impl Shared {
             self.touch();
         }
         (provided, answer)
+    }
+
+    /// Of several scopes the one for the kind of this channel, if the bot can see the channel.
+    fn of_kind(&self, scopes: &'static [&'static str], args: &Args) -> &'static [&'static str] {
+        let (state, id) = (self.state(), args.text("channel").unwrap_or_default());
+        let Some(channel) = state.channel(&id).filter(|channel| !channel.private || channel.bot_invited) else {
+            return scopes;
+        };
+        let is_its = |scope: &&str| scope.split(':').next() == Some(channel.kind().0);
+        scopes.iter().position(is_its).map_or(scopes, |at| &scopes[at..=at])
     }
 
     fn authorize(&self, wants: Wants, scopes: &[&str], token: Option<&str>) -> Result<Option<&Token>, Failure> {

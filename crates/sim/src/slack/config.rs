@@ -33,6 +33,14 @@ pub struct Channel {
     pub archived: bool,
 }
 
+impl Token {
+    /// A bot's token that may do all that the stand-in knows.
+    #[must_use]
+    pub fn with_all_scopes(secret: &str) -> Self {
+        Self { secret: secret.into(), scopes: ALL_SCOPES.iter().map(ToString::to_string).collect() }
+    }
+}
+
 impl Channel {
     /// What Slack calls its kind: in scopes, and in events.
     pub(super) fn kind(&self) -> (&'static str, &'static str) {
@@ -53,7 +61,7 @@ pub struct Token {
     pub scopes: Vec<String>,
 }
 
-/// Everything a stand-in is started with. [`Config::default`] is a workspace in which all works.
+/// Everything a stand-in is started with. [`Config::default`] is a workspace in which all works that the shipped app can do.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// 0 takes any free port. Always on 127.0.0.1.
@@ -100,7 +108,15 @@ pub struct Config {
     pub event_retries: Vec<Duration>,
 }
 
-/// Scopes that let a bot do all that the stand-in knows.
+/// The scopes of the app that is shipped: what the bot has in most workspaces.
+fn shipped_scopes() -> Vec<String> {
+    let manifest = include_str!("../../../../deploy/slack-manifest.yaml");
+    let lines =
+        manifest.lines().map(str::trim).skip_while(|line| *line != "bot:").take_while(|line| *line != "settings:");
+    lines.filter_map(|line| line.strip_prefix("- ")).map(str::to_owned).collect()
+}
+
+/// Scopes that let a bot do all that the stand-in knows. The bot of [`Config::default`] has fewer.
 pub const ALL_SCOPES: &[&str] = &[
     "chat:write",
     "channels:history",
@@ -139,10 +155,7 @@ impl Default for Config {
             app_name: "askd".into(),
             bot_user: "U0ASKDBOT".into(),
             bot_id: "B0ASKD".into(),
-            bot_tokens: vec![Token {
-                secret: BOT_TOKEN.into(),
-                scopes: ALL_SCOPES.iter().map(ToString::to_string).collect(),
-            }],
+            bot_tokens: vec![Token { secret: BOT_TOKEN.into(), scopes: shipped_scopes() }],
             app_token: Some(Token { secret: APP_TOKEN.into(), scopes: vec!["connections:write".into()] }),
             signing_secret: SIGNING_SECRET.into(),
             users: vec![
@@ -168,5 +181,16 @@ impl Default for Config {
             ack_within: Duration::from_secs(3),
             event_retries: vec![Duration::ZERO, Duration::from_secs(60), Duration::from_secs(300)],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bot_has_the_scopes_that_the_manifest_asks_for() {
+        let scopes = &Config::default().bot_tokens[0].scopes;
+        assert_eq!(scopes, &["chat:write", "channels:history", "groups:history", "im:history"]);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::io::AsyncReadExt as _;
 
-use super::config::{APP_TOKEN, BOT_TOKEN, Config};
+use super::config::{APP_TOKEN, BOT_TOKEN, Config, Token};
 use super::handle::Slack;
 
 /// How `askd sim slack` is started.
@@ -39,6 +39,7 @@ pub async fn run_slack(args: SlackArgs) -> std::io::Result<()> {
         events_url: args.events_url,
         pace: Duration::try_from_secs_f64(args.pace).map_err(std::io::Error::other)?,
         enterprise_install: args.enterprise.then(|| "E0ASKD".to_owned()),
+        bot_tokens: vec![Token::with_all_scopes(BOT_TOKEN)],
         ..Config::default()
     };
     let slack = Slack::start(config).await?;

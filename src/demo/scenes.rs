@@ -31,6 +31,9 @@ pub(super) const PERSON: &str = "U0ALICE";
 const NIGHT_QUESTION: &str = "The nightly backup is running. Restart the database anyway?";
 const NIGHT_OPTIONS: [&str; 2] = ["Restart now", "Wait for the backup"];
 
+/// Pause between two looks at a question that a person has half an hour for.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
 /// The three places.
 pub(super) struct Places<'a> {
     pub(super) inbox: &'a Client,
@@ -103,10 +106,20 @@ fn tell(scene: &Scene, taken: Taken, waited: Duration, terminal: &Terminal) -> a
             let place = by.channel.parse::<Via>().map(|via| via.place()).unwrap_or_default();
             format!("got {answer:?} from {who} {place} after {} s", waited.as_secs())
         }
-        _ => format!("got no answer: {}", taken.response.error.clone().unwrap_or_default()),
+        _ => format!("got no answer: {}.", unanswered(&result.status, &result.reason)),
     };
     terminal.tell(&scene.group, &told, Kind::Got, Some(scene.place));
     taken.done().context("cannot delete the response")
+}
+
+/// Why an agent has no answer.
+fn unanswered(status: &str, reason: &str) -> &'static str {
+    match (status, reason) {
+        ("timeout", _) => "nobody answered in time",
+        ("cancelled", "user") => "its question was dismissed",
+        ("cancelled", _) => "its question was withdrawn",
+        _ => "its question could not be shown",
+    }
 }
 
 fn asks(terminal: &Terminal, group: &str, place: Place, question: &str) {
@@ -119,7 +132,7 @@ fn asks(terminal: &Terminal, group: &str, place: Place, question: &str) {
     terminal.tell(group, &format!("asks {name:<12}  {question}{way}"), Kind::Asks, Some(place));
 }
 
-/// The agent that is killed while it waits: the answer starts it again.
+/// The agent that is killed while it waits: an answer or a dismissal starts it again, and nothing else does.
 pub(super) async fn kill_one(
     data: &Path,
     auto: Option<&Places<'_>>,
@@ -133,7 +146,8 @@ pub(super) async fn kill_one(
     agent.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     let mut agent = agent.spawn().context("cannot start an agent")?;
     asks(terminal, NIGHT, Place::Slack, NIGHT_QUESTION);
-    card(places.slack, NIGHT_QUESTION).await?;
+    let card = card(places.slack, NIGHT_QUESTION).await?;
+    let ask = card.metadata.as_ref().and_then(|metadata| metadata["event_payload"]["ask"].as_str()).unwrap_or_default();
     Clock::system().sleep(Duration::from_secs(1)).await;
     if agent.try_wait()?.is_some() {
         terminal.tell(NIGHT, "got its answer before it could be killed", Kind::Got, Some(Place::Slack));
@@ -149,6 +163,17 @@ pub(super) async fn kill_one(
     if auto.is_some() {
         click(places.slack, NIGHT_QUESTION, NIGHT_OPTIONS[0]).await?;
     }
+    let outcome = ended(places.inbox, ask).await;
+    let [status, reason] = ["status", "reason"].map(|field| outcome[field].as_str().unwrap_or_default());
+    let by = match (status, reason) {
+        ("answered", _) => "by your answer",
+        ("cancelled", "user") => "because its question was dismissed",
+        _ => {
+            let told = format!("is not started again: {}.", unanswered(status, reason));
+            terminal.tell(NIGHT, &told, Kind::Got, Some(Place::Slack));
+            return Ok(());
+        }
+    };
     let began = begun(data);
     let briefing = loop {
         match std::fs::read(&began) {
@@ -157,13 +182,19 @@ pub(super) async fn kill_one(
         }
     };
     let text = briefing["text"].as_str().unwrap_or_default();
-    terminal.tell(
-        NIGHT,
-        &format!("was started again by your answer, and reads:\n{text}"),
-        Kind::Got,
-        Some(Place::Slack),
-    );
+    terminal.tell(NIGHT, &format!("was started again {by}, and reads:\n{text}"), Kind::Got, Some(Place::Slack));
     Ok(())
+}
+
+/// How this ask ended, once it has.
+async fn ended(client: &Client, id: &str) -> Value {
+    loop {
+        match client.call(Method::GET, &format!("/asks/{id}"), None).await {
+            Ok(ask) if ask["state"] == "settled" => return ask["outcome"].clone(),
+            // If the daemon does not answer, the demo is about to stop.
+            Ok(_) | Err(_) => Clock::system().sleep(LOOK_AGAIN).await,
+        }
+    }
 }
 
 /// What the agent that is started again has read.
@@ -208,4 +239,21 @@ async fn click(slack: &Slack, question: &str, answer: &str) -> anyhow::Result<()
     let says = |message: &slack::Message| message.ts == card.ts && message.text.starts_with(&closed);
     slack.wait_for_message(says, PATIENCE).await.context("the card does not say that it was answered")?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unanswered;
+
+    #[test]
+    fn an_agent_without_an_answer_says_why() {
+        for (status, reason, why) in [
+            ("timeout", "timeout", "nobody answered in time"),
+            ("cancelled", "user", "its question was dismissed"),
+            ("cancelled", "system", "its question was withdrawn"),
+            ("undeliverable", "system", "its question could not be shown"),
+        ] {
+            assert_eq!(unanswered(status, reason), why);
+        }
+    }
 }

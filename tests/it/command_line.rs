@@ -710,6 +710,40 @@ fn the_demo_warns_if_others_can_reach_it() {
     }
 }
 
+/// Nobody waits for an agent that is not started again.
+#[test]
+fn the_demo_says_how_each_question_ended_and_what_comes_next() {
+    let ends = |how: &str, told: &str| {
+        let mut demo = Demo::start();
+        let post = |group: &str, what: &str, body: &Value| {
+            let id = demo.ask(group)["id"].as_str().unwrap().to_owned();
+            demo.json(&format!("POST /inbox/api/v1/asks/{id}/{what}"), &body.to_string());
+        };
+        let says = |who: &str, what: &str| {
+            within(SOON, &format!("{who} to say {what:?}"), || {
+                let lines: Vec<Value> = serde_json::from_str(&demo.http("GET /lines", "", "").1).unwrap();
+                let line = lines.iter().rfind(|line| line["who"] == who)?;
+                line["what"].as_str().unwrap().starts_with(what).then_some(())
+            });
+        };
+        post("release-bot", "dismiss", &json!({"by": "web"}));
+        says("release-bot", "got no answer: its question was dismissed.");
+        post("deploy-bot", "cancel", &json!({}));
+        says("deploy-bot", "got no answer: its question was withdrawn.");
+        let question = "Which flight to Lisbon should I book?";
+        post("travel-bot", "answer", &json!({"answers": {question: "12:45"}, "by": "web"}));
+        says("night-bot", "was killed");
+        post("night-bot", how, &json!({"by": "web"}));
+        says("night-bot", told);
+        demo.line("That was all.");
+        demo.end();
+    };
+    std::thread::scope(|threads| {
+        threads.spawn(|| ends("dismiss", "was started again because its question was dismissed, and reads:"));
+        threads.spawn(|| ends("cancel", "is not started again: its question was withdrawn."));
+    });
+}
+
 /// The demo reports a stranger's click in one of its own lines, and no log line comes between.
 #[test]
 fn the_demo_says_what_a_stranger_is_told_and_its_terminal_stays_clean() {

@@ -215,3 +215,45 @@ async fn a_number_that_is_the_label_of_another_option_is_asked_back() {
     reply("2.");
     assert_eq!(world.response("r1").await["result"]["answers"], json!({"How many?": "1"}));
 }
+
+/// Slack delivers an emoji by its name, and says in the blocks of the message which characters that are.
+#[tokio::test]
+async fn an_emoji_in_a_reply_is_the_one_that_was_typed() {
+    let world = in_slack(Mode::Http).start().await;
+    let ask = async |id: &str, ask: Value| {
+        world.ask(id, ask);
+        let card = world.card(CHANNEL).await;
+        world.stored(&card.ts).await;
+        card.ts
+    };
+    let reply = |card: &str, text: &str| world.slack.reply_in_thread(CHANNEL, card, ALICE, text).expect("sent");
+    for (id, labels, typed, label) in [
+        ("r1", ["🚀 Deploy", "❌ Deploy"], "❌ deploy", "❌ Deploy"),
+        ("r2", ["👍", "👀"], "👍🏽", "👍"),
+        ("r3", ["\u{26a0} Stop", "No"], "\u{26a0}\u{fe0f} stop", "\u{26a0} Stop"),
+        ("r4", [":rocket:", "No"], "🚀", ":rocket:"),
+        ("r5", ["👍🏿 dark", "👍🏻 light"], "👍🏻 light", "👍🏻 light"),
+    ] {
+        let question = format!("Which of {id}?");
+        let card = ask(id, choice(&question, &labels)).await;
+        reply(&card, typed);
+        assert_eq!(world.response(id).await["result"]["answers"], json!({question: label}), "{typed}");
+        world.all_closed(SOON).await;
+    }
+    let card = ask("r6", choice("Which one?", &["🚀 Deploy", ":rocket: Deploy", "👍🏿"])).await;
+    for wrong in ["👀 Deploy", ":shipit: Deploy", "🚀 Deploy", "👍🏽", "Deploy"] {
+        let told = world.slack.ephemerals(ALICE).len();
+        reply(&card, wrong);
+        let hint = || world.slack.ephemerals(ALICE).into_iter().nth(told);
+        let hint = world.passes(SOON, "a hint", hint).await;
+        assert!(hint.text.contains("not one of the options") || hint.text.contains("that name"), "{}", hint.text);
+        assert!(world.response_now("r6").is_none(), "{wrong}");
+    }
+    reply(&card, "1");
+    assert_eq!(world.response("r6").await["result"]["answers"], json!({"Which one?": "🚀 Deploy"}));
+    world.all_closed(SOON).await;
+    let card = ask("r7", json!({"questions": [{"question": "How was it?"}]})).await;
+    reply(&card, "great 🎉 & :shipit: at 12:30:15");
+    let said = json!({"How was it?": "great 🎉 & :shipit: at 12:30:15"});
+    assert_eq!(world.response("r7").await["result"]["answers"], said);
+}

@@ -163,9 +163,10 @@ pub(super) fn label_at<L: AsRef<str>>(labels: &[L], label: &str) -> Option<usize
     exact.or_else(|| labels.iter().position(|known| look(known.as_ref()) == look(label)))
 }
 
-/// The form of a label by which people tell it from others.
+/// The form of a label by which people tell it from others. Keyboards differ in whether they mark an emoji as one with
+/// colours.
 fn look(label: &str) -> String {
-    shown(label).to_lowercase()
+    shown(label).replace(['\u{fe0e}', '\u{fe0f}'], "").to_lowercase()
 }
 
 /// What two labels are compared by.

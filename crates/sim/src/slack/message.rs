@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::chance::Chance;
 use super::config::Config;
+use super::emoji;
 
 /// One message.
 #[derive(Debug, Clone, Default)]
@@ -164,7 +165,7 @@ pub(super) fn complete(blocks: &mut [Value], chance: &Chance) {
 /// What Slack makes of text that a person typed.
 fn typed(text: &str) -> Value {
     let text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
-    let section = json!({"type": "rich_text_section", "elements": [{"type": "text", "text": text}]});
+    let section = json!({"type": "rich_text_section", "elements": emoji::elements(&text)});
     json!({"type": "rich_text", "block_id": "typed", "elements": [section]})
 }
 

@@ -10,6 +10,7 @@ mod calls;
 mod chance;
 mod config;
 mod deliver;
+mod emoji;
 mod events;
 mod faults;
 mod handle;

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use super::emoji;
 use super::message::Message;
 use super::shared::Shared;
 
@@ -81,7 +82,7 @@ impl Shared {
     }
 }
 
-/// Slack escapes these three in what people type.
+/// Slack escapes these three in what people type, and names emoji.
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    emoji::named(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

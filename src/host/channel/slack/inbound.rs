@@ -4,7 +4,7 @@
 use super::client::CallError;
 use super::history::Parent;
 use super::payload::{Action, Message, MessageEvent, Payload};
-use super::{Slack, render, text};
+use super::{Slack, emoji, render, text};
 use crate::host::broker::Broker;
 use crate::host::channel::{NotStored, apply, load_fitting};
 use askd_core::{
@@ -165,6 +165,7 @@ impl Inbound {
             thread_ts: Some(thread_ts),
             parent_user_id,
             text: Some(typed),
+            blocks,
             ..
         } = event
         else {
@@ -211,8 +212,9 @@ impl Inbound {
         let message = format!("{}:{}", actor.channel, ts.unwrap_or_default());
         let was_told = ask.was_told(&message);
         let heard = Heard { message, at: None, names: Names::Message };
-        let typed = text::typed(&typed);
-        match understood(&ask, &typed, heard) {
+        let named = text::typed(&typed);
+        let typed = emoji::spelt(&named, &blocks);
+        match understood(&ask, named.trim(), typed.trim(), heard) {
             // Under a closed card, what neither was an answer nor looks like one is talk.
             reply if is_edit => {
                 if may_answer || is_responder && (was_told || reply.is_some()) {
@@ -375,17 +377,21 @@ fn route(ask: &Ask, chat: &str) -> Option<usize> {
 }
 
 /// What a message in the thread answers. A question that stands alone is answered by an exact label or a number, and
-/// one without choices by any text.
-fn understood(ask: &Ask, typed: &str, heard: Heard) -> Option<Reply> {
+/// one without choices by any text. `named` is what was typed, with the names of emoji.
+fn understood(ask: &Ask, named: &str, typed: &str, heard: Heard) -> Option<Reply> {
     let [question] = &*ask.content.questions else { return None };
-    let typed = typed.trim();
     let given = if question.kind == Kind::Text {
         Given { picks: Vec::new(), text: Some(typed.to_owned()).filter(|text| !text.is_empty()) }
     } else {
-        let (label, number) = (question.choice(typed), numbered(typed.trim_end_matches('.'), question.choices.len()));
+        let label = question.choice(typed).or_else(|| question.choice(&emoji::toneless(typed)));
+        // An agent may write an emoji as its name, too.
+        let by_name = question.choice(named);
+        let number = numbered(typed.trim_end_matches('.'), question.choices.len());
         // The label of one option may be the number of another.
-        let two_meanings = label.is_some_and(|label| number.is_some_and(|number| number != label));
-        Given { picks: vec![label.or(number).filter(|_| !two_meanings)?], text: None }
+        let mut meanings = [label, by_name, number].into_iter().flatten();
+        let first = meanings.next();
+        let two_meanings = meanings.any(|meaning| Some(meaning) != first);
+        Given { picks: vec![first.filter(|_| !two_meanings)?], text: None }
     };
     (given.text.is_some() || !given.picks.is_empty()).then_some(Reply::Told { index: 0, given, heard })
 }

@@ -3,6 +3,7 @@
 //! `render` and `text` are pure; `client` and `pace` know how to call. The broker decides what becomes of an ask.
 
 mod client;
+mod emoji;
 mod history;
 mod inbound;
 mod pace;

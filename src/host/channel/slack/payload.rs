@@ -270,6 +270,8 @@ pub(super) struct MessageEvent {
     /// Who wrote the first message of the thread.
     pub(super) parent_user_id: Option<String>,
     pub(super) text: Option<String>,
+    /// What was typed, once more and in parts.
+    pub(super) blocks: serde_json::Value,
     /// Of a change: the message as it is now, and as it was.
     message: Option<Box<Self>>,
     previous_message: Option<Box<Self>>,

@@ -378,6 +378,43 @@ async fn posts_keep_their_pace_in_each_channel() {
     assert!(gaps.iter().any(|gap| *gap < PACE / 2), "channels do not wait for each other: {gaps:?}");
 }
 
+/// Slack limits the posts to a workspace as a whole, too.
+#[tokio::test]
+async fn a_limit_that_two_channels_meet_holds_for_all_of_them() {
+    let chats = ["C0AGENTS", "C0RESEARCH", "C0THREE", "C0FOUR", "C0FIVE", "C0SIX"];
+    let group = |(n, chat): (usize, &&str)| {
+        format!("[groups.g{n}]\nroutes = [{{ channel = \"slack\", chat = \"{chat}\", responders = \"anyone\" }}]\n")
+    };
+    let groups = chats.iter().enumerate().map(group).collect::<Vec<_>>().concat();
+    let make = in_slack(Mode::Http).groups(&groups).sim(|sim| {
+        let like = sim.channels[0].clone();
+        sim.channels
+            .extend(chats[2..].iter().map(|chat| askd_sim::slack::Channel { id: (*chat).into(), ..like.clone() }));
+    });
+    let world = make.start().await;
+    let ceiling = Fault { method: POST.into(), kind: FaultKind::RateLimited(30), times: Times::Percent(100) };
+    world.slack.faults().push(ceiling);
+    let ask = |n: usize| world.ask_as(&format!("g{n}"), &format!("r{n}"), choice(&format!("{n}?"), &["x"]));
+    let posts = || world.slack.calls().into_iter().filter(|call| call.method == POST).count();
+    (0..2).for_each(ask);
+    world.slack.wait_for(SOON, || (posts() == 2).then_some(())).await.expect("two posts");
+    let told = || world.log().matches("Slack asks us to wait").count() == 2;
+    world.until("both limits to be known", told).await;
+    (2..chats.len()).for_each(ask);
+    world.time_passes(Duration::from_secs(10)).await;
+    world.time_passes(Duration::from_secs(10)).await;
+    assert_eq!(posts(), 2, "the others wait");
+    world.slack.faults().clear();
+    let shown = || {
+        let cards: Vec<Message> = chats.iter().flat_map(|chat| world.live(chat)).collect();
+        (cards.len() == chats.len()).then_some(cards)
+    };
+    let cards = world.passes(SOON * 2, "all cards", shown).await;
+    let again = cards.iter().filter(|card| card.visible_text().contains("retry attempt")).count();
+    assert_eq!((again, posts()), (2, 2 + chats.len()), "only the first two have used a try");
+    assert!(too_early(&world.slack.calls()).is_empty());
+}
+
 #[tokio::test]
 async fn sockets_come_and_go_without_a_hot_loop() {
     let world = in_slack(Mode::Socket).start().await;

@@ -55,7 +55,8 @@ struct Times {
     busy: Moment,
 }
 
-/// What a limit counts for: posts and ephemeral messages in each chat, other methods as a whole.
+/// What a limit counts for: posts and ephemeral messages in each chat, other methods as a whole. A limit without a chat
+/// counts for every chat.
 fn limited(method: &str, chat: &str) -> MethodAndChat {
     let by_chat = matches!(method, POST | "chat.postEphemeral");
     (method.to_owned(), if by_chat { chat.to_owned() } else { String::new() })
@@ -196,15 +197,22 @@ impl Pace {
     }
 
     fn limited_until(&self, method: &str, chat: &str) -> Option<Moment> {
-        self.limits.lock().get(&limited(method, chat)).copied()
+        let limits = self.limits.lock();
+        [chat, ""].iter().filter_map(|chat| limits.get(&limited(method, chat))).max().copied()
     }
 
     /// Slack wants no such call for this long.
     pub(super) fn limit(&self, method: &str, chat: &str, wait: Duration) {
-        let until = self.clock.monotonic() + wait;
+        let now = self.clock.monotonic();
+        let until = now + wait;
         let mut limits = self.limits.lock();
-        let limit = limits.entry(limited(method, chat)).or_insert(until);
-        *limit = until.max(*limit);
+        // Slack also limits the posts to a workspace. It does not say which limit it was, but two chats met one.
+        let elsewhere = |((other, at), until): (&MethodAndChat, &Moment)| other == method && at != chat && *until > now;
+        let of_all = limits.iter().any(elsewhere);
+        for chat in [Some(chat), of_all.then_some("")].into_iter().flatten() {
+            let limit = limits.entry(limited(method, chat)).or_insert(until);
+            *limit = until.max(*limit);
+        }
         drop(limits);
         self.hold(limited(method, chat), wait);
     }
@@ -258,6 +266,24 @@ mod tests {
         pace.turn("C1").await;
         assert!(pace.clock.monotonic().since(start) >= Duration::from_secs(7));
         assert!(pace.call(POST, "C1").await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_limit_that_two_chats_meet_at_once_holds_for_every_chat() {
+        let pace = Pace::new(Duration::ZERO, Clock::of_tokio(), None);
+        let is_free = async |chat: &str| pace.call(POST, chat).await.is_ok();
+        pace.limit(POST, "C1", Duration::from_secs(3));
+        pace.limit(POST, "C1", Duration::from_secs(7));
+        assert!(is_free("C2").await, "one chat alone");
+        pace.clock.sleep(Duration::from_secs(7)).await;
+        pace.limit(POST, "C2", Duration::from_secs(3));
+        assert!(is_free("C1").await && is_free("C3").await, "the first limit is over");
+        pace.limit(POST, "C1", Duration::from_secs(9));
+        pace.clock.sleep(Duration::from_secs(8)).await;
+        assert!(!is_free("C2").await && !is_free("C3").await);
+        assert!(pace.call("chat.postEphemeral", "C3").await.is_ok(), "of another method");
+        pace.clock.sleep(Duration::from_secs(1)).await;
+        assert!(is_free("C1").await && is_free("C3").await);
     }
 
     /// Rates of daemons in one process.

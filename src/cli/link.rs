@@ -25,18 +25,19 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn run(self) -> Result<(), Exit> {
-        let mut client = self.at.client()?;
+        let (mut client, inbox, runtime) = (self.at.client()?, self.at.inbox_url()?, super::small_runtime()?);
         if self.new {
+            // Nobody is told it a second time, and the one before is over: it is printed, whatever comes after.
             let made = self.at.call(Method::POST, "/inbox-token", None)?;
             client = client.with_token(text(&made, "token").to_owned().into());
+        } else {
+            let opened = runtime.block_on(client.call(Method::GET, "/asks?limit=1", None));
+            // No link with a token that does not open the inbox.
+            if matches!(opened, Err(ClientError::Problem { status: 401, .. })) {
+                opened?;
+            }
         }
-        let runtime = super::small_runtime()?;
-        let opened = runtime.block_on(client.call(Method::GET, "/asks?limit=1", None));
-        // No link with a token that does not open the inbox.
-        if matches!(opened, Err(ClientError::Problem { status: 401, .. })) {
-            opened?;
-        }
-        say(&client.link(&self.at.inbox_url()?))?;
+        say(&client.link(&inbox))?;
         // The link is of no use while there is no daemon.
         Ok(runtime.block_on(self.at.healthy())?)
     }

@@ -41,6 +41,7 @@ mod hung;
 mod idle;
 mod in_slack;
 mod in_tables;
+mod inbox_token;
 mod journal;
 mod listing;
 mod liveness;

@@ -1,6 +1,7 @@
 //! Saves that fail half-way: askd finishes a save that was written but not synced, reports one that was not written,
 //! and needs no restart for either.
 
+use crate::command_line::{err, out};
 use crate::harness::{SOON, World, choice, within};
 use crate::mcp_client::go;
 use crate::mcp_url::{Client, TAKES_TASKS};
@@ -417,4 +418,30 @@ fn readiness_says_that_nothing_can_be_stored() {
     disk.ends("fail");
     within(SOON, "the save to be finished", || (ready() == (200, "ready\n".to_owned())).then_some(()));
     agent.take("r1");
+}
+
+/// Otherwise no command of the host would be let in, and the token before, which somebody may have, would go on opening the inbox.
+#[test]
+fn a_new_inbox_token_that_was_written_and_not_synced_is_the_one_that_holds() {
+    let disk = Disk::of(World::empty().in_files().with_binary());
+    let (world, before) = (&disk.world, disk.world.token());
+    let opens =
+        |token: &str| world.raw("GET", "/api/v1/me", &format!("authorization: Bearer {token}\r\n"), "").0 == 200;
+    disk.begins("fail", "fsync@folder:1-:EIO");
+    let made = world.run(&["link", "--new"]);
+    disk.ends("fail");
+    let told = "askd: The inbox token may have been replaced, or not: the disk or the database failed half-way. `askd link` on askd's \
+                host prints the one that holds now; the daemon's log says what is wrong.\n";
+    assert_eq!((err(&made).as_str(), made.status.code()), (told, Some(1)));
+    let token = world.token();
+    assert!(token != before && opens(&token) && !opens(&before));
+    let link = world.run(&["link"]);
+    assert_eq!(out(&link), format!("{}/#token={token}\n", world.url()), "{}", err(&link));
+    // And where nothing was written.
+    disk.begins("fail", "write:1-:ENOSPC");
+    let refused = world.run(&["link", "--new"]);
+    disk.ends("fail");
+    assert!(err(&refused).starts_with("askd: It could not be stored, and nothing was changed."), "{}", err(&refused));
+    assert!(world.token() == token && opens(&token));
+    assert!(world.run(&["link", "--new"]).status.success());
 }

@@ -86,6 +86,8 @@ impl Broker {
         let clock = &self.0.beside.clock;
         let (mut hint, mut told, mut failing) = (shared.hint(), None, false);
         let mut next = clock.monotonic();
+        // What is known was read before; one that is cut off before its first look is as blind as later.
+        self.0.beside.seen.lock().get_or_insert(next);
         loop {
             let told_of_news = async {
                 let heard = hint.changed().await;

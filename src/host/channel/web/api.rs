@@ -348,6 +348,7 @@ async fn events(
         // A stream that never ends would keep the daemon from stopping.
         tokio::select! {
             () = let_out => {}
+            () = whole.people.unsure(&mine, whole.ctx.clock()) => {}
             () = whole.ctx.stopping() => {}
         }
     });

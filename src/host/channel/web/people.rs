@@ -2,6 +2,7 @@
 //! which groups they see; each call asks it about each ask.
 
 use super::{Inbox, KeptToken, Problem};
+use crate::clock::Clock;
 use crate::host::broker::Broker;
 use crate::host::settings::{PersonSettings, Settings, WebSettings};
 use crate::ipc::wire::digest;
@@ -16,7 +17,11 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use subtle::ConstantTimeEq as _;
+
+/// How soon a page learns that its daemon is cut off from the others.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The address that a request came from.
 #[derive(Debug, Clone, Copy)]
@@ -90,6 +95,21 @@ impl People {
         }
     }
 
+    /// Whether the kept token holds, and other daemons can replace it.
+    fn shares_token(&self) -> bool {
+        self.broker.is_shared() && self.broker.settings().web.token.is_none()
+    }
+
+    /// Waits until another daemon may have replaced the token of this caller unnoticed.
+    pub(super) async fn unsure(&self, caller: &Caller, clock: &Clock) {
+        if !caller.is_operator() || !self.broker.is_shared() {
+            return std::future::pending().await;
+        }
+        while !(self.shares_token() && self.broker.is_blind()) {
+            clock.sleep(LOOK).await;
+        }
+    }
+
     /// Whose token this is.
     fn holder(&self, web: &WebSettings, is: impl Fn(&SecretString) -> bool) -> Option<Caller> {
         if web.token.as_ref().map_or_else(|| is(&self.operator.now()), &is) {
@@ -138,10 +158,34 @@ pub(super) fn caller(inbox: &Inbox, headers: &HeaderMap, from: Option<Peer>) -> 
     known.or_else(|| crate::sabotage::on("notoken").then(Caller::default))
 }
 
+/// The same once that is sure: another daemon may just have replaced the kept token.
+async fn surely(inbox: &Inbox, headers: &HeaderMap, from: Option<Peer>) -> Result<Option<Caller>, Problem> {
+    let known = caller(inbox, headers, from);
+    let others = headers.contains_key(header::AUTHORIZATION) && inbox.people.shares_token();
+    if !others || known.as_ref().is_some_and(|caller| !caller.is_operator()) {
+        return Ok(known);
+    }
+    if inbox.broker.is_blind() {
+        return Err(Problem::cut_off());
+    }
+    if known.is_some() {
+        return Ok(known);
+    }
+    inbox.people.operator.refresh(inbox.ctx.clock()).await.map_err(|error| {
+        tracing::warn!(%error, "cannot read the inbox token, which another daemon may have replaced");
+        Problem::cut_off()
+    })?;
+    Ok(caller(inbox, headers, from))
+}
+
 /// No call gets further without a caller who is let in.
 pub(super) async fn known_only(State(inbox): State<Inbox>, mut request: Request, next: Next) -> Response {
     let from = request.extensions().get().copied();
-    let Some(caller) = caller(&inbox, request.headers(), from) else { return Problem::no_token().into_response() };
+    let caller = match surely(&inbox, request.headers(), from).await {
+        Ok(Some(caller)) => caller,
+        Ok(None) => return Problem::no_token().into_response(),
+        Err(problem) => return problem.into_response(),
+    };
     request.extensions_mut().insert(caller);
     next.run(request).await
 }
@@ -149,7 +193,7 @@ pub(super) async fn known_only(State(inbox): State<Inbox>, mut request: Request,
 /// Who the page speaks for. Without a token it says that nobody is known, so that the page asks for one. A wrong token is
 /// refused: the page keeps a token with which any call succeeded.
 pub(super) async fn me(State(inbox): State<Inbox>, request: Request) -> Result<Json<Value>, Problem> {
-    let caller = caller(&inbox, request.headers(), request.extensions().get().copied());
+    let caller = surely(&inbox, request.headers(), request.extensions().get().copied()).await?;
     if caller.is_none() && request.headers().contains_key(header::AUTHORIZATION) {
         return Err(Problem::no_token());
     }

@@ -89,6 +89,17 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "Not known to be stored", detail)
     }
 
+    pub(super) fn token_in_doubt() -> Self {
+        let detail = "The inbox token may have been replaced, or not: the disk or the database failed half-way. `askd link` on askd's \
+                      host prints the one that holds now; the daemon's log says what is wrong.";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "Not known to be stored", detail)
+    }
+
+    /// The kept token may have been replaced at another daemon.
+    pub(super) fn cut_off() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "Not now", "The database cannot be reached. Try again.")
+    }
+
     pub(super) fn broken() -> Self {
         let detail = "askd failed on this question and set it aside; the daemon's log says where it is.";
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "Set aside", detail)

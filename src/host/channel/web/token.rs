@@ -1,7 +1,7 @@
 //! The token of the inbox that is kept beside the asks: made at the first start, replaced when the operator says so. It holds
 //! while the settings have none. Daemons that share their records share it, and each follows what another one makes of it.
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Moment};
 use crate::host::store::{Documents, InFiles, change_document};
 use crate::random;
 use parking_lot::Mutex;
@@ -16,6 +16,9 @@ use tokio::sync::watch;
 pub const TOKEN_FILE: &str = "web_token";
 /// How soon what another daemon has made is read again after that failed.
 const AGAIN: Duration = Duration::from_secs(1);
+/// Unknown tokens have it read again once for each of these, and so many times at once.
+const PACE: Duration = Duration::from_millis(200);
+const BURST: u32 = 20;
 
 /// The kept token as it is now. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -28,13 +31,30 @@ struct Inner {
     now: watch::Sender<SecretString>,
     /// Held from what a change begins with until it is known.
     changing: Mutex<()>,
+    /// When all reads for unknown tokens so far would have come at the even pace.
+    paced: tokio::sync::Mutex<Option<Moment>>,
+}
+
+/// Why it was not replaced.
+#[derive(Debug)]
+pub(super) enum NotReplaced {
+    /// The one before holds.
+    Unchanged(io::Error),
+    /// Another one may hold, here and after a restart.
+    InDoubt(io::Error),
 }
 
 impl KeptToken {
     /// Reads the kept token, or makes one. `copy`: where the commands of this host find it if the documents are elsewhere.
     pub fn open(documents: Arc<dyn Documents>, copy: Option<InFiles>) -> io::Result<Self> {
         let now = watch::Sender::new(SecretString::default());
-        let kept = Self(Arc::new(Inner { documents, copy, now, changing: Mutex::default() }));
+        let kept = Self(Arc::new(Inner {
+            documents,
+            copy,
+            now,
+            changing: Mutex::default(),
+            paced: tokio::sync::Mutex::default(),
+        }));
         kept.read(false)?;
         kept.copy()?;
         Ok(kept)
@@ -51,12 +71,32 @@ impl KeptToken {
     }
 
     /// Replaces it, on stable storage when it returns: the one before opens nothing any more. Blocks on the disk.
-    pub(super) fn replace(&self) -> io::Result<SecretString> {
-        self.read(true)?;
+    pub(super) fn replace(&self) -> Result<SecretString, NotReplaced> {
+        let before = self.now();
+        if let Err(error) = self.read(true) {
+            // It may have been written all the same: then it is what a restart and the commands of this host find.
+            let is_known = self.read(false).and_then(|()| self.copy()).is_ok() && self.0.copy.is_none();
+            let is_same = self.now().expose_secret() == before.expose_secret();
+            return Err(if is_known && is_same { NotReplaced::Unchanged(error) } else { NotReplaced::InDoubt(error) });
+        }
         if let Err(error) = self.copy() {
             tracing::error!(%error, "state/{TOKEN_FILE} has the inbox token from before it was replaced; restart askd to write it again");
         }
         Ok(self.now())
+    }
+
+    /// Takes over what another daemon may just have made of it, for one caller at a time. Whoever guesses tokens has it read no faster
+    /// than at a pace.
+    pub(super) async fn refresh(&self, clock: &Clock) -> io::Result<()> {
+        let mut paced = self.0.paced.lock().await;
+        let now = clock.monotonic();
+        let next = paced.map_or(now, |paced| paced.max(now));
+        if next.since(now) + PACE > PACE * BURST {
+            return Ok(());
+        }
+        *paced = Some(next + PACE);
+        let kept = self.clone();
+        tokio::task::spawn_blocking(move || kept.read(false)).await.unwrap_or_else(|panic| Err(io::Error::other(panic)))
     }
 
     /// Follows what other daemons make of it. `changes`: the names of documents that were written.
@@ -100,5 +140,32 @@ impl KeptToken {
     fn copy(&self) -> io::Result<()> {
         let _changing = self.0.changing.lock();
         self.0.copy.as_ref().map_or(Ok(()), |copy| copy.store(TOKEN_FILE, self.now().expose_secret().as_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use askd_core::Time;
+
+    #[tokio::test]
+    async fn whoever_guesses_tokens_has_it_read_at_a_pace() {
+        let state = tempfile::tempdir().unwrap();
+        let (clock, hand) = Clock::by_hand(Time::from_millis(1_760_000_000_000));
+        let documents: Arc<dyn Documents> = Arc::new(InFiles::open(state.path()).unwrap());
+        let kept = KeptToken::open(Arc::clone(&documents), None).unwrap();
+        let is_now = |token: &str| kept.now().expose_secret() == token;
+        for number in 1..=BURST {
+            let token = format!("token-{number}");
+            documents.store(TOKEN_FILE, token.as_bytes()).unwrap();
+            kept.refresh(&clock).await.unwrap();
+            assert!(is_now(&token));
+        }
+        documents.store(TOKEN_FILE, b"another").unwrap();
+        kept.refresh(&clock).await.unwrap();
+        assert!(!is_now("another"));
+        hand.advance(PACE);
+        kept.refresh(&clock).await.unwrap();
+        assert!(is_now("another"));
     }
 }

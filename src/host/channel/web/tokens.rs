@@ -2,6 +2,7 @@
 //! `askd link --new` call this.
 
 use super::people::Caller;
+use super::token::NotReplaced;
 use super::{Inbox, Problem};
 use crate::host::tokens::Tokens;
 use crate::ipc::wire::Object;
@@ -39,19 +40,12 @@ impl Inbox {
         work: impl FnOnce(&Tokens) -> io::Result<T> + Send + 'static,
     ) -> Result<T, Problem> {
         let tokens = self.tokens.clone();
-        stored("the tokens of agents", move || work(&tokens)).await
+        let done = tokio::task::spawn_blocking(move || work(&tokens)).await;
+        done.unwrap_or_else(|panic| Err(io::Error::other(panic))).map_err(|error| {
+            tracing::error!(%error, "the tokens of agents cannot be stored");
+            Problem::not_stored()
+        })
     }
-}
-
-async fn stored<T: Send + 'static>(
-    what: &str,
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> Result<T, Problem> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|panic| Err(io::Error::other(panic))).map_err(|error| {
-        tracing::error!(%error, "{what} cannot be stored");
-        Problem::not_stored()
-    })
 }
 
 /// Replaces the inbox token: the one before opens nothing any more.
@@ -65,7 +59,12 @@ pub(super) async fn replace(
         return Err(Problem::new(StatusCode::CONFLICT, "In the settings", detail));
     }
     let kept = inbox.people.kept_token().clone();
-    let token = stored("the inbox token", move || kept.replace()).await?;
+    let made = tokio::task::spawn_blocking(move || kept.replace()).await;
+    let token = made.unwrap_or_else(|panic| Err(NotReplaced::InDoubt(io::Error::other(panic)))).map_err(|why| {
+        let (NotReplaced::Unchanged(error) | NotReplaced::InDoubt(error)) = &why;
+        tracing::error!(%error, "the inbox token cannot be stored");
+        if matches!(why, NotReplaced::Unchanged(_)) { Problem::not_stored() } else { Problem::token_in_doubt() }
+    })?;
     tracing::info!("the inbox token was replaced; the one before opens nothing any more");
     Ok((StatusCode::CREATED, Json(json!({ "token": token.expose_secret() }))))
 }

@@ -1,7 +1,7 @@
 //! `askd store copy`: moves all records from one engine to the other while no daemon serves either. A mark in each says how far
 //! the copy has got, so that it can be run again after any interruption, and no daemon starts on half a copy or on moved records.
 
-use super::documents::AGENT_TOKENS;
+use super::documents::{AGENT_TOKENS, remembers};
 use super::marks::{COPY_ID, MARK, Mark, mark_of};
 use super::{Allowed, Loading, Opened, Save, Sharing, StoreError, Stored};
 use crate::random;
@@ -9,7 +9,7 @@ use crate::sabotage::crash_point;
 use askd_core::{Ask, AskId, Digest, Group, Time};
 use parking_lot::Mutex;
 use serde_json::Value;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub enum CopyError {
     /// They would be overwritten, and may be all that is left.
     #[error(
         "{to} still has records, and nothing shows that {from} has them too: it may be new, or another one. If those in {to} \
-         are all that is left, {free}, and start askd on them. Otherwise move {to} away, and run this again"
+         are all that is left, {free}, and start askd on them. Otherwise {away}, and run this again"
     )]
     Kept {
         /// What has them.
@@ -46,7 +46,12 @@ pub enum CopyError {
         from: &'static str,
         /// How to have askd start on them.
         free: &'static str,
+        /// How to make place.
+        away: &'static str,
     },
+    /// It would be served twice.
+    #[error("askd starts on {0}, which has questions of this copy: run the copy again, it sets the last mark")]
+    Whole(&'static str),
     /// What was copied reads otherwise there.
     #[error(
         "{0} records in {1} differ from the source. The source is unchanged; run the copy again, or undo it with --abort"
@@ -90,6 +95,10 @@ pub enum CopyError {
     NotBegun,
 }
 
+/// How the files make place for a copy.
+const OUT: &str = "move pending_questions, settled, groups, journal, channels, push.json, agent_tokens.json and \
+                   agent_tokens_used.json out of state/ and leave the rest";
+
 fn mark(of: &Opened) -> Result<Option<Mark>, StoreError> {
     mark_of(&*of.documents).map_err(|source| cannot("read", of, source))
 }
@@ -114,11 +123,11 @@ fn check_replaceable(from: &Opened, to: &Opened) -> Result<(), CopyError> {
     if known.is_some() && known == there || is_empty(to)? {
         return Ok(());
     }
-    let free = match to.store.shared() {
-        Some(_) => "run `delete from askd.documents where name = 'copy'` there",
-        None => "remove state/copy",
+    let (free, away) = match to.store.shared() {
+        Some(_) => ("run `delete from askd.documents where name = 'copy'` there", "move the database away"),
+        None => ("remove state/copy", OUT),
     };
-    Err(CopyError::Kept { to: to.store.place(), from: from.store.place(), free })
+    Err(CopyError::Kept { to: to.store.place(), from: from.store.place(), free, away })
 }
 
 /// Notes in both that they are of one copy.
@@ -145,8 +154,10 @@ fn read_ids(of: &Opened) -> Result<Vec<(Arc<Ask>, bool)>, CopyError> {
     Ok(found.into_inner())
 }
 
+/// Whether a store has nothing but what a daemon makes by itself.
 fn is_empty(of: &Opened) -> Result<bool, CopyError> {
-    Ok(read_ids(of)?.is_empty() && names(of)?.is_empty())
+    let remembers = remembers(&*of.documents).map_err(|source| cannot("read", of, source))?;
+    Ok(!remembers && read_ids(of)?.is_empty())
 }
 
 /// Removes all that a store holds.
@@ -175,13 +186,22 @@ pub fn abort(from: &Opened, to: &Opened) -> Result<(), CopyError> {
     match (mark(from)?, mark(to)?) {
         (Some(Mark::Moving), Some(Mark::Coming)) => {}
         (None, Some(Mark::Coming)) => check_replaceable(from, to)?,
-        // The copy was begun to another target, whose place this one has.
-        (Some(Mark::Moving), None | Some(Mark::Moved)) => return Ok(clear_mark(from)?),
+        // The target was not marked yet, or another one has its place. Or all is there, and an earlier version was to set the last mark.
+        (Some(Mark::Moving), known @ (None | Some(Mark::Moved))) => {
+            let there: HashSet<AskId> = read_ids(to)?.iter().map(|(ask, _)| ask.id).collect();
+            if known.is_none() && read_ids(from)?.iter().any(|(ask, _)| there.contains(&ask.id)) {
+                return Err(CopyError::Whole(to.store.place()));
+            }
+            return Ok(clear_mark(from)?);
+        }
         // Once the source is marked as moved, the copy is all there is: nothing is taken back.
         _ => return Err(CopyError::NotBegun),
     }
     // Whenever it is cut off, it can be run again.
     empty(to)?;
+    for of in [from, to] {
+        of.documents.remove(COPY_ID).map_err(|source| cannot("mark", of, source))?;
+    }
     clear_mark(from)?;
     Ok(clear_mark(to)?)
 }
@@ -192,9 +212,8 @@ pub fn copy(from: &Opened, to: &Opened, host: &str) -> Result<Copied, CopyError>
     let all_is_there = match (mark(from)?, mark(to)?) {
         // All of it was there and the same: only the last mark is left.
         (Some(Mark::Moved), Some(Mark::Coming)) => true,
-        // The same, where an earlier version set the source's mark last; or an empty target has the place of the one that had
-        // part of the copy.
-        (Some(Mark::Moving), None) => !is_empty(to)?,
+        // The same, where an earlier version set the source's mark last; or it was not marked yet, or an empty one has its place.
+        (Some(Mark::Moving), None) => !read_ids(to)?.is_empty(),
         // The target holds part of this copy.
         (Some(Mark::Moving), Some(Mark::Coming)) => false,
         // The same, or what the target held before its records were moved to the source.
@@ -220,8 +239,8 @@ pub fn copy(from: &Opened, to: &Opened, host: &str) -> Result<Copied, CopyError>
         if from.store.shared().map_or(Ok(false), Sharing::has_unread)? {
             return Err(CopyError::Unread(from.store.place()));
         }
-        set_mark(to, Mark::Coming)?;
         set_mark(from, Mark::Moving)?;
+        set_mark(to, Mark::Coming)?;
         crash_point("copy.marked");
         empty(to)?;
         copy_all(from, to, host, &called)?;
@@ -496,5 +515,132 @@ mod tests {
         save(&to, &Arc::new(ask(9, "g")));
         clear_mark(&from).unwrap();
         assert!(matches!(copy(&from, &to, "here"), Err(CopyError::NotEmpty(_, 2))));
+    }
+
+    /// A daemon that has the database in its settings writes the token into the files, too.
+    #[test]
+    fn a_target_with_nothing_but_what_every_daemon_writes_is_empty() {
+        let temp = tempfile::tempdir().unwrap();
+        let [from, to] = ["a", "b"].map(|name| files(&temp.path().join(name).join("state")));
+        save(&from, &Arc::new(ask(1, "g")));
+        let push = |devices: &str| {
+            let push = format!(r#"{{"v":1,"key":"k","devices":{devices}}}"#);
+            to.documents.store("push.json", push.as_bytes()).unwrap();
+        };
+        let written = |mark| {
+            set_mark(&to, mark).unwrap();
+            to.documents.store("web_token", b"secret").unwrap();
+            push("[]");
+        };
+        // The records went there by an earlier version, and the old ones were deleted; or a copy was cut off at its first mark.
+        for mark in [Mark::Moved, Mark::Coming] {
+            written(mark);
+            assert_eq!(copy(&from, &to, "here").unwrap().open, 1);
+            for of in [&from, &to] {
+                clear_mark(of).unwrap();
+                of.documents.remove(COPY_ID).unwrap();
+            }
+            to.store.forget(&"g".parse().unwrap(), AskId::from_bits(1)).unwrap();
+        }
+        written(Mark::Coming);
+        abort(&from, &to).unwrap();
+        assert!(from.check().is_ok() && to.check().is_ok());
+        written(Mark::Coming);
+        push(r#"[{"since":1}]"#);
+        let told = copy(&from, &to, "here").unwrap_err().to_string();
+        assert!(told.contains("move pending_questions, settled, groups, journal, channels"), "{told}");
+    }
+
+    /// What has only the target's last mark left, as an earlier version set them, would be served twice.
+    #[test]
+    fn a_copy_is_not_taken_back_where_askd_starts_on_it() {
+        let temp = tempfile::tempdir().unwrap();
+        let [from, to] = ["a", "b"].map(|name| files(&temp.path().join(name).join("state")));
+        save(&from, &Arc::new(ask(1, "g")));
+        save(&to, &Arc::new(ask(1, "g")));
+        set_mark(&from, Mark::Moving).unwrap();
+        let told = abort(&from, &to).unwrap_err().to_string();
+        assert!(told.contains("run the copy again") && from.check().is_err(), "{told}");
+        assert_eq!(copy(&from, &to, "here").unwrap().open, 1);
+        assert!(from.check().is_err() && to.check().is_ok());
+        // Questions that it has of its own are not this copy.
+        set_mark(&from, Mark::Moving).unwrap();
+        to.store.forget(&"g".parse().unwrap(), AskId::from_bits(1)).unwrap();
+        save(&to, &Arc::new(ask(2, "g")));
+        abort(&from, &to).unwrap();
+        assert!(from.check().is_ok());
+    }
+
+    /// The two marks are two writes.
+    #[test]
+    fn a_copy_that_was_cut_off_between_its_marks_goes_on_or_is_taken_back() {
+        let temp = tempfile::tempdir().unwrap();
+        let [from, to] = ["a", "b"].map(|name| files(&temp.path().join(name).join("state")));
+        save(&from, &Arc::new(ask(1, "g")));
+        let begun = || {
+            set_mark(&from, Mark::Moving).unwrap();
+            to.documents.store("channels/whatsapp.json", b"{}").unwrap();
+        };
+        begun();
+        abort(&from, &to).unwrap();
+        assert!(from.check().is_ok() && to.check().is_ok());
+        begun();
+        assert_eq!(copy(&from, &to, "here").unwrap(), Copied { open: 1, settled: 0, documents: 0 });
+        // In this order: the target's mark alone would not tell the copy's own records from others.
+        clear_mark(&from).unwrap();
+        to.store.forget(&"g".parse().unwrap(), AskId::from_bits(1)).unwrap();
+        let documents = Arc::new(Unmarked(Arc::clone(&to.documents)));
+        let fails = Opened { documents, ..to };
+        assert!(copy(&from, &fails, "here").is_err());
+        assert_eq!((mark(&from).unwrap(), mark(&fails).unwrap()), (Some(Mark::Moving), None));
+    }
+
+    /// Whose database goes away before it is marked.
+    #[derive(Debug)]
+    struct Unmarked(Arc<dyn crate::host::store::Documents>);
+
+    impl crate::host::store::Documents for Unmarked {
+        fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+            self.0.read(name)
+        }
+
+        fn store(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+            if name == MARK { Err(io::ErrorKind::TimedOut.into()) } else { self.0.store(name, bytes) }
+        }
+
+        fn place(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+            self.0.place(name, bytes)
+        }
+
+        fn remove(&self, name: &str) -> io::Result<()> {
+            self.0.remove(name)
+        }
+
+        fn names(&self) -> io::Result<Vec<String>> {
+            self.0.names()
+        }
+
+        fn set_aside(&self, name: &str) -> io::Result<()> {
+            self.0.set_aside(name)
+        }
+    }
+
+    #[test]
+    fn nothing_says_of_a_copy_that_was_taken_back_that_there_is_one() {
+        let temp = tempfile::tempdir().unwrap();
+        let [from, to] = ["a", "b"].map(|name| files(&temp.path().join(name).join("state")));
+        save(&from, &Arc::new(ask(1, "g")));
+        copy(&from, &to, "here").unwrap();
+        // Cut off before the source's last mark.
+        set_mark(&from, Mark::Moving).unwrap();
+        set_mark(&to, Mark::Coming).unwrap();
+        assert!(from.was_copied().unwrap());
+        abort(&from, &to).unwrap();
+        assert!(!from.was_copied().unwrap() && !to.was_copied().unwrap());
+        // Records that were moved from the target before are there still.
+        copy(&from, &to, "here").unwrap();
+        set_mark(&to, Mark::Moving).unwrap();
+        abort(&to, &from).unwrap();
+        assert!(to.check().is_ok() && from.was_copied().unwrap() && to.was_copied().unwrap());
     }
 }

@@ -7,6 +7,8 @@ use super::{MAX_FILE_BYTES, Rates, STATE_FOLDER, StoreError};
 use crate::ipc::files::{Access, Dir, ReadError};
 #[cfg(feature = "postgres")]
 use crate::ipc::is_json_file;
+#[cfg(feature = "postgres")]
+use serde_json::Value;
 use std::fmt::Debug;
 use std::io;
 use std::path::Path;
@@ -67,9 +69,29 @@ pub fn change<T>(
 #[cfg(feature = "postgres")]
 pub(super) const AGENT_TOKENS: &str = "agent_tokens.json";
 
+/// The inbox's: its token, and the browsers that are pushed to.
+#[cfg(feature = "postgres")]
+const TOKEN: &str = "web_token";
+#[cfg(feature = "postgres")]
+const PUSH: &str = "push.json";
+
 /// The documents of those who are no channel.
 #[cfg(feature = "postgres")]
-const OTHERS: [&str; 4] = [AGENT_TOKENS, "agent_tokens_used.json", "push.json", "web_token"];
+const OTHERS: [&str; 4] = [AGENT_TOKENS, "agent_tokens_used.json", PUSH, TOKEN];
+
+/// Whether there is more than every daemon makes by itself: a token of the inbox, and a key for browsers.
+#[cfg(feature = "postgres")]
+pub(super) fn remembers(documents: &dyn Documents) -> io::Result<bool> {
+    for name in documents.names()?.iter().filter(|name| *name != TOKEN) {
+        let kept = if name == PUSH { documents.read(name)? } else { None };
+        let kept = kept.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+        let has_no_browser = |kept: Value| kept["devices"].as_array().is_some_and(Vec::is_empty);
+        if !kept.is_some_and(has_no_browser) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
 
 /// Where channels keep what they have to remember.
 pub(super) const CHANNELS: &str = "channels";

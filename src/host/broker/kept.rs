@@ -7,6 +7,7 @@ use super::{Broker, Failure};
 use crate::host::delivery::{Lies, lies_in};
 use crate::host::holds::Holds;
 use crate::host::session::{DEAD_AFTER, Liveness};
+use crate::host::store::Pins;
 use crate::ipc::RESPONSES;
 use crate::ipc::wire::Request;
 use askd_core::{
@@ -16,10 +17,12 @@ use askd_core::{
 use std::io;
 use tokio::sync::broadcast::error::RecvError;
 
-/// Who holds a briefing that comes back to the calls that waited.
-const BACK: &str = "";
-
 impl Broker {
+    /// Who holds a briefing that comes back to the calls that waited: each daemon for itself, so that none lets go of another one's.
+    fn back(&self) -> String {
+        format!("back/{}", self.0.store.shared().map_or("", Pins::host))
+    }
+
     /// Whether a response lies where its waiter looks for it.
     pub(super) async fn lies(&self, group: &Group, request_id: &RequestId) -> io::Result<Lies> {
         let (folders, of, request_id) = (self.0.folders.clone(), group.clone(), request_id.clone());
@@ -47,7 +50,8 @@ impl Broker {
         let Some(mut alone) = self.hold_start_here(id) else { return };
         let (broker, of) = (self.clone(), (group.clone(), id));
         self.0.ctx.spawn(async move {
-            let held = broker.hold_for(&broker.0.briefed, BACK, std::slice::from_ref(&of)).await;
+            let back = broker.back();
+            let held = broker.hold_for(&broker.0.briefed, &back, std::slice::from_ref(&of)).await;
             if !matches!(held, Ok(None)) {
                 return;
             }
@@ -66,8 +70,8 @@ impl Broker {
                     DeliveryState::TakingBack => {}
                     DeliveryState::TakenBack { .. } => {
                         // Those that are dead are found out again.
-                        let back = |waiter: &&Waiter| waiter.may_come_back() && ask.briefs(waiter);
-                        for call in ask.waiters.iter().filter(back) {
+                        let returns = |waiter: &&Waiter| waiter.may_come_back() && ask.briefs(waiter);
+                        for call in ask.waiters.iter().filter(returns) {
                             broker.apply_later(id, Event::Requested(Relation::Replays(call.request_id.clone())));
                         }
                         break;
@@ -82,7 +86,7 @@ impl Broker {
                     break;
                 }
             }
-            broker.release(&broker.0.briefed, BACK, &of).await;
+            broker.release(&broker.0.briefed, &back, &of).await;
             drop(alone);
         });
     }

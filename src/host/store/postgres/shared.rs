@@ -241,6 +241,7 @@ impl Sharing for InPostgres {
         let held: Work<Option<Time>> = Arc::new(move |connection| {
             let (taker, what, [now, until]) = (taker.clone(), what.clone(), between);
             Box::pin(async move {
+                query("savepoint before").execute(&mut *connection).await?;
                 // In one order: two takers cannot wait for each other in a circle.
                 let hold = "insert into askd.holds as held (what, taker, until)
                             select what, $1, to_timestamp($4 / 1000.0) from unnest($2::text[]) as new (what) order by what
@@ -254,8 +255,8 @@ impl Sharing for InPostgres {
                                 where what = any($1) and taker <> $2";
                 let anothers = scalar::<Option<i64>>(anothers).bind(&what).bind(&taker).fetch_one(&mut *connection);
                 let anothers = anothers.await?.unwrap_or(now);
-                let none = "delete from askd.holds where what = any($1) and taker = $2";
-                query(none).bind(what).bind(taker).execute(connection).await?;
+                // What it was sent before stays its own.
+                query("rollback to savepoint before").execute(connection).await?;
                 Ok(Some(Time::from_millis(anothers)))
             })
         });

@@ -56,3 +56,26 @@ fn a_daemon_that_has_not_heard_of_a_folders_host_saves_nothing_unawares() {
     unawares(&own, &Basis::New(0)).unwrap();
     assert!(!one.store.overtaken().is_cancelled());
 }
+
+/// What a taker was sent before is still in its hands when it is refused something else.
+#[test]
+fn a_refused_taker_keeps_what_it_held_before() {
+    let Some(server) = Server::found() else { return };
+    let opened = server.opened("here");
+    let shared = opened.store.shared().unwrap();
+    let between = [10_000, 70_000].map(Time::from_millis);
+    let hold = |taker: &str, what: &[&str]| {
+        let what: Vec<String> = what.iter().map(|&what| what.to_owned()).collect();
+        shared.hold_for(taker, &what, between).unwrap()
+    };
+    assert_eq!(hold("x", &["briefing a", "briefing b"]), None);
+    server.sql("update askd.holds set taker = 'y' where what = 'briefing b'");
+    let until = Some(between[1]);
+    assert_eq!(hold("x", &["briefing a", "briefing b", "briefing c"]), until);
+    assert_eq!(hold("z", &["briefing a"]), until, "it was x's");
+    assert_eq!(hold("z", &["briefing c"]), None, "all or none");
+    assert_eq!(
+        server.sql("select what || ' ' || taker from askd.holds order by 1"),
+        ["briefing a x", "briefing b y", "briefing c z"]
+    );
+}

@@ -575,6 +575,44 @@ async fn init_sets_channels_up_where_the_file_has_their_sections() {
     assert_eq!((err(&refused), refused.status.code()), (told, Some(2)));
 }
 
+/// Some have tried by hand, and have a part of the section.
+#[tokio::test]
+async fn init_goes_on_from_a_slack_section_without_a_bot_token() {
+    let slack = Slack::start(Config { pace: Duration::ZERO, ..Config::default() }).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("askd.toml");
+    let init = |before: &str| {
+        std::fs::write(&file, before).unwrap();
+        let mut command = tokio::process::Command::from(askd());
+        command.args(["init", "--no-question", "--agent", "here", "--group", "one", "--in", "slack"]);
+        command.args(["--slack-channel", CHANNEL, "--slack-responder", ALICE, "--config"]).arg(&file);
+        command.env("ASKD__SLACK__API_URL", slack.api_url()).env("ASKD__DATA_DIR", dir.path().join("data"));
+        command.env("ASKD_SLACK_BOT_TOKEN", BOT_TOKEN).env("ASKD_SLACK_APP_TOKEN", APP_TOKEN);
+        command.stdin(Stdio::null()).output()
+    };
+    std::fs::write(dir.path().join("signing"), "abc").unwrap();
+    let in_file = format!("signing_secret_file = {:?}", dir.path().join("signing"));
+    for kept in ["signing_secret = \"abc\"", "signing_secret = [\"abc\", \"def\"]", &in_file] {
+        let done = init(&format!("[slack]\n{kept}\n")).await.unwrap();
+        assert_eq!(done.status.code(), Some(0), "{kept}: {}{}", out(&done), err(&done));
+        let check = askd().args(["check", "--config"]).arg(&file).env("ASKD__DATA_DIR", dir.path()).output().unwrap();
+        assert!(out(&check).contains("Slack        Socket Mode"), "{}{}", out(&check), err(&check));
+        assert!(std::fs::read_to_string(&file).unwrap().contains(&format!("\n{kept}\n")));
+    }
+    // Before it tries or asks anything.
+    for (kept, key) in [("app_token = \"xapp-1-2\"", "app_token"), ("app_token_file = \"/none\"", "app_token_file")] {
+        let refused = init(&format!("[slack]\n{kept}\n")).await.unwrap();
+        if key == "app_token" {
+            let told = format!(
+                "askd: {}: [slack] has {key}, but not all that Slack needs. Take {key} out, and run askd init again\n",
+                file.display()
+            );
+            assert_eq!((err(&refused), out(&refused).as_str()), (told, ""));
+        }
+        assert_eq!(refused.status.code(), Some(2));
+    }
+}
+
 /// In its image askd has the data folder elsewhere than the host, and a container of the agent has askd elsewhere than this host.
 #[test]
 fn init_prints_what_is_there_where_the_agent_runs() {

@@ -1,9 +1,10 @@
 //! What `askd init` writes. Nothing is overwritten: a file that is there stays, or keeps its content under another name.
 
+use crate::random;
 use anyhow::Context as _;
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, chown};
 use std::path::{Path, PathBuf};
 
 /// Writes a secret that only this user can read. Another secret of that name is kept beside it.
@@ -42,12 +43,34 @@ fn free(path: &Path) -> anyhow::Result<PathBuf> {
     names.find(|old| !old.exists()).with_context(|| format!("too many {}.old files", path.display()))
 }
 
-/// Writes another content into a file, which stays the same file with its owner and mode: it may be a mount. What it held is
-/// kept as `<name>.old1`, `<name>.old2`, ...
+/// Puts another content in the place of a file, which keeps its owner and mode. What it held is kept as `<name>.old1`, `<name>.old2`,
+/// ... At each moment one of the two is whole on stable storage.
 pub(super) fn rewrite(path: &Path, text: &str) -> anyhow::Result<()> {
     let at = || format!("cannot write {}", path.display());
-    std::fs::copy(path, free(path)?).with_context(at)?;
+    let (old, real) = (free(path)?, std::fs::canonicalize(path).with_context(at)?);
+    std::fs::copy(path, &old).with_context(at)?;
+    sync(&old).and_then(|()| sync_folder(&old)).with_context(at)?;
+    let new = real.with_file_name(format!(".tmp-{}", random::unique()));
+    write(&new, OpenOptions::new().write(true).create_new(true).mode(0o600), text)?;
+    let replaced = std::fs::metadata(&real).and_then(|known| {
+        chown(&new, Some(known.uid()), Some(known.gid()))?;
+        std::fs::set_permissions(&new, known.permissions())?;
+        std::fs::rename(&new, &real)
+    });
+    if replaced.is_ok() {
+        return sync_folder(&real).with_context(at);
+    }
+    // It is another user's, or a mount: then it stays the same file.
+    std::fs::remove_file(&new).with_context(at)?;
     write(path, OpenOptions::new().write(true).truncate(true), text)
+}
+
+fn sync(path: &Path) -> std::io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+fn sync_folder(of: &Path) -> std::io::Result<()> {
+    sync(of.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")))
 }
 
 /// Adds to the end of a file, or makes it.
@@ -57,4 +80,33 @@ pub(super) fn append(path: &Path, text: &str) -> anyhow::Result<()> {
         std::fs::create_dir_all(folder).with_context(at)?;
     }
     write(path, OpenOptions::new().append(true).create(true), text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{Permissions, metadata, read_to_string, set_permissions};
+    use std::io::Read as _;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    /// At each moment one of the two contents is whole on the disk, whatever a loss of power leaves.
+    #[test]
+    fn what_a_file_held_is_not_written_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("askd.toml"), folder.path().join("link.toml"));
+        write(&file, OpenOptions::new().write(true).create_new(true), "before").unwrap();
+        set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+        symlink("askd.toml", &link).unwrap();
+        let mut held = File::open(&file).unwrap();
+        rewrite(&link, "after").unwrap();
+        let mut kept = String::new();
+        held.read_to_string(&mut kept).unwrap();
+        assert_eq!((kept.as_str(), read_to_string(&file).unwrap().as_str()), ("before", "after"));
+        assert_eq!(read_to_string(folder.path().join("link.toml.old1")).unwrap(), "before");
+        assert_eq!(metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+        assert!(link.is_symlink());
+        let mut names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["askd.toml", "link.toml", "link.toml.old1"]);
+    }
 }

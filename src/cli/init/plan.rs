@@ -135,6 +135,16 @@ impl Plan {
         self.with_keys(&none).map(drop).map_err(|why| Exit::new(USAGE, why))
     }
 
+    /// The key under which a section has this value, or names its file.
+    pub(super) fn key_of(&self, section: &str, value: &str) -> Option<String> {
+        let (root, _) = DeTable::parse_recoverable(&self.text);
+        let (_, table) = root.get_ref().iter().find(|(name, _)| name.get_ref() == section)?;
+        let has = |key: &str, text: Option<&str>| text != Some("") && key.strip_suffix("_file").unwrap_or(key) == value;
+        let mut keys = table.get_ref().as_table()?.iter();
+        let (key, _) = keys.find(|(key, kept)| has(key.get_ref(), kept.get_ref().as_str()))?;
+        Some(key.get_ref().to_string())
+    }
+
     /// Whether the file has such a section.
     pub(super) fn has(&self, section: &str) -> bool {
         DeTable::parse_recoverable(&self.text).0.get_ref().iter().any(|(name, _)| name.get_ref() == section)

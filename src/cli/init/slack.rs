@@ -5,7 +5,7 @@ use super::files;
 use super::form::{Field, Form};
 use super::plan::{Plan, Section};
 use super::{is_served, quoted};
-use crate::cli::{Exit, FAILED, say};
+use crate::cli::{Exit, FAILED, USAGE, say};
 use crate::clock::Clock;
 use crate::host::SlackVisit;
 use crate::host::settings::{Settings, slack_id};
@@ -42,6 +42,10 @@ impl SlackFlags {
     pub(super) fn route(&self, form: &Form, plan: &mut Plan, group: &Group, asked: &Asked<'_>) -> Result<String, Exit> {
         if plan.settings()?.slack.is_none() {
             plan.takes("slack")?;
+            if let Some(key) = plan.key_of("slack", "app_token") {
+                let what = format!("{}: [slack] has {key}, but not all that Slack needs", plan.file.display());
+                return Err(Exit::new(USAGE, format!("{what}. Take {key} out, and run askd init again")));
+            }
             let keys = self.app(form, plan, asked)?;
             let comment =
                 "# The bot that posts the cards, and the token with which askd hears of clicks (Socket Mode).\n";
@@ -110,7 +114,11 @@ impl SlackFlags {
         let field = |flag, question| Field { flag, question, secret: true, ..Field::default() };
         let bot = field("--slack-bot-token", "Bot User OAuth Token (xoxb-...; not shown)");
         let bot = form.ask(bot, self.slack_bot_token.as_deref(), |token| {
-            let settings = plan.trying("slack", &[("bot_token", typed(token)), ("signing_secret", typed("-"))])?;
+            let mut keys = vec![("bot_token", typed(token))];
+            if plan.key_of("slack", "signing_secret").is_none() {
+                keys.push(("signing_secret", typed("-")));
+            }
+            let settings = plan.trying("slack", &keys)?;
             let who = asked.runtime.block_on(visit(&settings)?.who())?;
             say(&format!("Slack knows it: {who}.")).map_err(|error| error.to_string())?;
             Ok(token.to_owned())

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import './failed.mjs';
-import { Daemon, DESKTOP, PHONE, card, done, launch, openPage, shoot, until } from './harness.mjs';
+import { Daemon, DESKTOP, PHONE, card, done, launch, NO_WORKER, openPage, shoot, until } from './harness.mjs';
 
 const FRAMEWORK = { question: 'Which framework?', options: ['React', 'Vue'] };
 // Nothing listens there.
@@ -19,7 +19,7 @@ routes = [{ channel = "slack", chat = "C0AGENTS", responders = ["U0ALICE"] }]
 `;
 
 // A daemon that starts again says so for a moment.
-const AWAY = [/ERR_/, /503/];
+const AWAY = [/ERR_/, /503/, NO_WORKER];
 
 let browser;
 let daemon;

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { card, DESKTOP, done, PHONE, sample, shoot, SMALL_PHONE, tabTo, until } from './harness.mjs';
+import { card, DESKTOP, done, NO_WORKER, PHONE, sample, shoot, SMALL_PHONE, tabTo, until } from './harness.mjs';
 import { accessible, button, clickAsItMoves, daemon, gone as waitGone, NOT_TAKEN, open, page, posts, visible as waitFor } from './inbox.mjs';
 
 const DEPLOY = { questions: [{ question: 'Deploy to production now?', options: ['yes', 'no'] }] };
@@ -83,7 +83,7 @@ describe('a question that was asked too often', () => {
 
   test('a daemon that is away is said, and the button is there to be pressed again', async () => {
     const ask = await block(DEPLOY);
-    await open({ expected: [/ERR_|Failed to load resource/] });
+    await open({ expected: [/ERR_|Failed to load resource/, NO_WORKER] });
     await visible(card(page, ask));
     await daemon.kill();
     // The line that says so moves the card: a click at that moment is not taken.
@@ -101,7 +101,7 @@ describe('a question that was asked too often', () => {
 
   test('a click in the moment in which the page moves is not taken, and the card says so', async () => {
     const ask = await block(DEPLOY);
-    await open({ expected: [/ERR_|Failed to load resource/] });
+    await open({ expected: [/ERR_|Failed to load resource/, NO_WORKER] });
     const allow = button(card(page, ask), 'Allow again');
     await visible(allow);
     const clicked = await clickAsItMoves(allow);

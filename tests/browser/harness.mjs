@@ -21,6 +21,9 @@ export const DESKTOP = { width: 1280, height: 800 };
 export const PHONE = { width: 375, height: 667 };
 export const SMALL_PHONE = { width: 360, height: 640 };
 
+// A page fetches its worker when it opens; a daemon that is killed then does not send it.
+export const NO_WORKER = /when fetching the script/;
+
 export const launch = () => chromium.launch({
   executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
   args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],

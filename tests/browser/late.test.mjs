@@ -9,7 +9,7 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
 import './failed.mjs';
-import { card, Daemon, DESKTOP, done, launch, openPage, PHONE, shoot, SMALL_PHONE, tabTo, until } from './harness.mjs';
+import { card, Daemon, DESKTOP, done, launch, NO_WORKER, openPage, PHONE, shoot, SMALL_PHONE, tabTo, until } from './harness.mjs';
 
 // Each waits for a timeout: with ASKD_SAMPLE only what became of an outcome is played.
 const whole = process.env.ASKD_SAMPLE ? test.skip : test;
@@ -326,7 +326,7 @@ describe('an ask that timed out and can still be answered', () => {
 
   whole('an answer that was given while askd was away is not sent late by itself', async () => {
     const ask = await daemon.asked({ questions: [FRAMEWORK], ...LATER });
-    await open({ expected: [/ERR_|Failed to load resource/] });
+    await open({ expected: [/ERR_|Failed to load resource/, NO_WORKER] });
     const one = card(page, ask);
     await visible(one);
     await daemon.kill();
@@ -351,7 +351,7 @@ describe('an ask that timed out and can still be answered', () => {
   whole('a late answer that got no reply is sent once more', async () => {
     const ask = await daemon.asked({ questions: [FRAMEWORK], ...SOON });
     await timedOut(ask);
-    await open({ expected: [/ERR_|Failed to load resource/] });
+    await open({ expected: [/ERR_|Failed to load resource/, NO_WORKER] });
     const one = card(page, ask);
     await visible(stillAnswerable(ask));
     await daemon.kill();

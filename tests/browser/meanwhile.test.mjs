@@ -6,11 +6,8 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { card, DESKTOP, done, PHONE, shoot, until } from './harness.mjs';
+import { card, DESKTOP, done, NO_WORKER, PHONE, shoot, until } from './harness.mjs';
 import { accessible, browser, button, clickAsItMoves, connectionLine, daemon, FRAMEWORK, gone, NOT_TAKEN, open, page, posts, SEVERAL, visible } from './inbox.mjs';
-
-// The page fetches its worker when it opens; a daemon that is killed then does not send it.
-const NO_WORKER = /when fetching the script/;
 
 describe('when something happens meanwhile', () => {
   test('an ask settled elsewhere while somebody is typing keeps the words to copy', async () => {

@@ -3,14 +3,14 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { card, done, until } from './harness.mjs';
+import { card, done, NO_WORKER, until } from './harness.mjs';
 import { button, daemon, FRAMEWORK, open, page, settings, visible } from './inbox.mjs';
 
 const ANN = 'ann-has-a-token-of-her-own';
 settings(() => `[web]\npeople = [{ name = "ann", token = "${ANN}", groups = ["writer"] }]\n`);
 
 const MANY = 8;
-const AWAY = [/ERR_/, /503/];
+const AWAY = [/ERR_/, /503/, NO_WORKER];
 
 // The tabs that hold a stream.
 const holders = new Map();

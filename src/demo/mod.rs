@@ -35,6 +35,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const HERE: &str = "Nothing leaves this computer.";
 /// At any other one.
 const EVERYWHERE: &str = "Anyone who can reach this computer over the network can use the demo.";
+/// In a container, which does not know where its engine publishes the port.
+const PUBLISHED: &str = "Anyone who can reach the published port can use the demo.";
 
 /// A folder that is gone when this is dropped.
 struct Temporary(PathBuf);
@@ -70,7 +72,11 @@ pub async fn run(
     ];
     let at = listener.local_addr()?;
     // In a container any address is inside; which one of the computer leads there, its engine was told.
-    let reach = if at.ip().is_loopback() || is_first() { HERE } else { EVERYWHERE };
+    let reach = match at.ip().is_loopback() {
+        true => HERE,
+        false if is_first() => PUBLISHED,
+        false => EVERYWHERE,
+    };
     greet(&terminal, &format!("http://{}/", reachable(at)), reach, &places);
     let stopping = stop.clone();
     #[expect(clippy::disallowed_methods, reason = "the daemon itself, which is told to stop and waited for")]
@@ -107,7 +113,7 @@ fn greet(terminal: &Terminal, tour: &str, reach: &str, places: &[Page; 3]) {
     terminal.print(
         "askd demo: three agents are waiting for you; a fourth comes when you have answered them. Ctrl-C ends it.",
     );
-    let warning = if reach == HERE { "" } else { "Warning: " };
+    let warning = if reach == EVERYWHERE { "Warning: " } else { "" };
     terminal.print(&format!("{warning}{reach}\n"));
     terminal.print(&format!("  Tour (all three)  {tour}"));
     for (place, title) in places.iter().zip(["Inbox", "Slack", "Phone"]) {

@@ -1,10 +1,9 @@
 //! What `askd init` writes. Nothing is overwritten: a file that is there stays, or keeps its content under another name.
 
-use crate::random;
 use anyhow::Context as _;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, chown};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Writes a secret that only this user can read. Another secret of that name is kept beside it.
@@ -43,25 +42,12 @@ fn free(path: &Path) -> anyhow::Result<PathBuf> {
     names.find(|old| !old.exists()).with_context(|| format!("too many {}.old files", path.display()))
 }
 
-/// Puts another content in the place of a file, which keeps its owner and mode. What it held is kept as `<name>.old1`, `<name>.old2`,
-/// ... At each moment one of the two is whole on stable storage.
+/// Writes another content into a file, which stays the same file: it may be a mount, or have rights of its own (an ACL, a label). What it
+/// held is kept as `<name>.old1`, `<name>.old2`, ..., on stable storage before anything is written.
 pub(super) fn rewrite(path: &Path, text: &str) -> anyhow::Result<()> {
-    let at = || format!("cannot write {}", path.display());
-    let (old, real) = (free(path)?, std::fs::canonicalize(path).with_context(at)?);
+    let (at, old) = (|| format!("cannot write {}", path.display()), free(path)?);
     std::fs::copy(path, &old).with_context(at)?;
     sync(&old).and_then(|()| sync_folder(&old)).with_context(at)?;
-    let new = real.with_file_name(format!(".tmp-{}", random::unique()));
-    write(&new, OpenOptions::new().write(true).create_new(true).mode(0o600), text)?;
-    let replaced = std::fs::metadata(&real).and_then(|known| {
-        chown(&new, Some(known.uid()), Some(known.gid()))?;
-        std::fs::set_permissions(&new, known.permissions())?;
-        std::fs::rename(&new, &real)
-    });
-    if replaced.is_ok() {
-        return sync_folder(&real).with_context(at);
-    }
-    // It is another user's, or a mount: then it stays the same file.
-    std::fs::remove_file(&new).with_context(at)?;
     write(path, OpenOptions::new().write(true).truncate(true), text)
 }
 
@@ -89,19 +75,18 @@ mod tests {
     use std::io::Read as _;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-    /// At each moment one of the two contents is whole on the disk, whatever a loss of power leaves.
     #[test]
-    fn what_a_file_held_is_not_written_over() {
+    fn a_file_that_is_written_anew_stays_the_same_file_and_what_it_held_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let (file, link) = (folder.path().join("askd.toml"), folder.path().join("link.toml"));
         write(&file, OpenOptions::new().write(true).create_new(true), "before").unwrap();
         set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
         symlink("askd.toml", &link).unwrap();
-        let mut held = File::open(&file).unwrap();
+        let mut mounted = File::open(&file).unwrap();
         rewrite(&link, "after").unwrap();
-        let mut kept = String::new();
-        held.read_to_string(&mut kept).unwrap();
-        assert_eq!((kept.as_str(), read_to_string(&file).unwrap().as_str()), ("before", "after"));
+        let mut seen = String::new();
+        mounted.read_to_string(&mut seen).unwrap();
+        assert_eq!((seen.as_str(), read_to_string(&file).unwrap().as_str()), ("after", "after"));
         assert_eq!(read_to_string(folder.path().join("link.toml.old1")).unwrap(), "before");
         assert_eq!(metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
         assert!(link.is_symlink());

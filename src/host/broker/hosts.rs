@@ -219,11 +219,11 @@ impl Broker {
     }
 
     /// Has closed cards say that the agent's host does not answer, and say so no longer once it does. The leader does.
-    pub(super) async fn tell_of_silence(&self) -> Result<(), StoreError> {
-        let Some(shared) = self.0.store.shared() else { return Ok(()) };
+    pub(super) async fn tell_of_silence(&self) {
+        let Some(shared) = self.0.store.shared() else { return };
         if !self.leads() || !self.is_loaded() || on("nosilence") {
             *self.0.beside.silent.lock() = None;
-            return Ok(());
+            return;
         }
         let silent: HashSet<Group> = shared.silent().into_iter().flat_map(|silent| silent.groups).collect();
         // A leader before this one may have said so of any.
@@ -231,13 +231,20 @@ impl Broker {
         let told = told.unwrap_or_else(|| shared.pinned_groups().into_iter().collect());
         let ids = self.index().unfinished_outcomes_of(&told.union(&silent).collect());
         for id in ids {
-            let Some(ask) = self.get(id).await? else { continue };
+            let ask = match self.get(id).await {
+                Ok(Some(ask)) => ask,
+                Ok(None) | Err(StoreError::Damaged { .. }) => continue,
+                Err(_) => {
+                    // The others are looked at again, with all of them.
+                    *self.0.beside.silent.lock() = None;
+                    return;
+                }
+            };
             let away = silent.contains(&ask.group);
             if ask.follow_up().host_away != away {
                 self.apply_later(id, Event::FollowUp(FollowUpEvent::HostAway(away)));
             }
         }
-        Ok(())
     }
 
     /// The hosts that serve folders and were last heard of that long ago, or longer.

@@ -85,7 +85,7 @@ impl Broker {
         let Some(shared) = self.0.store.shared() else { return };
         let clock = &self.0.beside.clock;
         let (mut hint, mut told, mut failing) = (shared.hint(), None, false);
-        let mut next = clock.monotonic();
+        let (mut next, telling) = (clock.monotonic(), Arc::new(tokio::sync::Mutex::new(())));
         // What is known was read before; one that is cut off before its first look is as blind as later.
         self.0.beside.seen.lock().get_or_insert(next);
         loop {
@@ -106,7 +106,14 @@ impl Broker {
             };
             next = now + (clock.monotonic().since(now) * TIMES).clamp(PAUSE, LOOK);
             self.settle_in();
-            kept_up = kept_up.and(self.tell_of_silence().await);
+            // Beside the looks: the first time it may read very many outcomes.
+            if let Ok(alone) = Arc::clone(&telling).try_lock_owned() {
+                let broker = self.clone();
+                self.0.ctx.spawn(async move {
+                    broker.tell_of_silence().await;
+                    drop(alone);
+                });
+            }
             if told.is_none_or(|last: Moment| now.since(last) >= TELL) {
                 kept_up = kept_up.and(self.tell_waits().await);
                 told = Some(now);

@@ -43,6 +43,7 @@ pub(super) async fn check(found: &mut Findings, files: &[PathBuf], settings: &Se
             let at = if settings.web.token.is_some() { "of the settings ([web] token)" } else { "in state/web_token" };
             found.fault("token", format!("the daemon does not accept the token {at}"), fix);
         }
+        Err(ClientError::Problem { status: 503, detail, .. }) => found.not_checked("token", detail),
         Err(error) => found.fault("token", error, "run askd doctor as the user that owns the data folder"),
     }
     true

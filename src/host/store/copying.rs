@@ -239,8 +239,8 @@ pub fn copy(from: &Opened, to: &Opened, host: &str) -> Result<Copied, CopyError>
         if from.store.shared().map_or(Ok(false), Sharing::has_unread)? {
             return Err(CopyError::Unread(from.store.place()));
         }
-        set_mark(from, Mark::Moving)?;
         set_mark(to, Mark::Coming)?;
+        set_mark(from, Mark::Moving)?;
         crash_point("copy.marked");
         empty(to)?;
         copy_all(from, to, host, &called)?;
@@ -577,25 +577,22 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let [from, to] = ["a", "b"].map(|name| files(&temp.path().join(name).join("state")));
         save(&from, &Arc::new(ask(1, "g")));
-        let begun = || {
-            set_mark(&from, Mark::Moving).unwrap();
-            to.documents.store("channels/whatsapp.json", b"{}").unwrap();
-        };
+        let begun = || set_mark(&to, Mark::Coming).unwrap();
         begun();
         abort(&from, &to).unwrap();
         assert!(from.check().is_ok() && to.check().is_ok());
         begun();
         assert_eq!(copy(&from, &to, "here").unwrap(), Copied { open: 1, settled: 0, documents: 0 });
-        // In this order: the target's mark alone would not tell the copy's own records from others.
+        // In this order: no daemon starts on a target that a copy may fill.
         clear_mark(&from).unwrap();
         to.store.forget(&"g".parse().unwrap(), AskId::from_bits(1)).unwrap();
-        let documents = Arc::new(Unmarked(Arc::clone(&to.documents)));
-        let fails = Opened { documents, ..to };
-        assert!(copy(&from, &fails, "here").is_err());
-        assert_eq!((mark(&from).unwrap(), mark(&fails).unwrap()), (Some(Mark::Moving), None));
+        let documents = Arc::new(Unmarked(Arc::clone(&from.documents)));
+        let fails = Opened { documents, ..from };
+        assert!(copy(&fails, &to, "here").is_err());
+        assert_eq!((mark(&fails).unwrap(), mark(&to).unwrap()), (None, Some(Mark::Coming)));
     }
 
-    /// Whose database goes away before it is marked.
+    /// Which cannot be marked.
     #[derive(Debug)]
     struct Unmarked(Arc<dyn crate::host::store::Documents>);
 

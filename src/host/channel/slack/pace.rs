@@ -207,9 +207,12 @@ impl Pace {
         let until = now + wait;
         let mut limits = self.limits.lock();
         // Slack also limits the posts to a workspace. It does not say which limit it was, but two chats met one.
-        let elsewhere = |((other, at), until): (&MethodAndChat, &Moment)| other == method && at != chat && *until > now;
-        let of_all = limits.iter().any(elsewhere);
-        for chat in [Some(chat), of_all.then_some("")].into_iter().flatten() {
+        let elsewhere =
+            |((other, at), until): &(&MethodAndChat, &Moment)| other == method && at != chat && **until > now;
+        // The shorter wait holds for all: the longer one may be a chat's own.
+        let of_all = limits.iter().filter(elsewhere).map(|(_, other)| until.min(*other)).max();
+        for (chat, until) in [(chat, Some(until)), ("", of_all)] {
+            let Some(until) = until else { continue };
             let limit = limits.entry(limited(method, chat)).or_insert(until);
             *limit = until.max(*limit);
         }
@@ -279,11 +282,13 @@ mod tests {
         pace.limit(POST, "C2", Duration::from_secs(3));
         assert!(is_free("C1").await && is_free("C3").await, "the first limit is over");
         pace.limit(POST, "C1", Duration::from_secs(9));
-        pace.clock.sleep(Duration::from_secs(8)).await;
+        pace.clock.sleep(Duration::from_secs(2)).await;
         assert!(!is_free("C2").await && !is_free("C3").await);
         assert!(pace.call("chat.postEphemeral", "C3").await.is_ok(), "of another method");
         pace.clock.sleep(Duration::from_secs(1)).await;
-        assert!(is_free("C1").await && is_free("C3").await);
+        assert!(is_free("C2").await && is_free("C3").await && !is_free("C1").await, "the longer one may be its own");
+        pace.clock.sleep(Duration::from_secs(6)).await;
+        assert!(is_free("C1").await);
     }
 
     /// Rates of daemons in one process.

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use secrecy::{ExposeSecret as _, SecretString};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::watch;
@@ -33,6 +34,9 @@ struct Inner {
     changing: Mutex<()>,
     /// When all reads for unknown tokens so far would have come at the even pace.
     paced: tokio::sync::Mutex<Option<Moment>>,
+    /// How many of these reads have begun, and whether the last one failed.
+    reads: AtomicU64,
+    read_fails: AtomicBool,
 }
 
 /// Why it was not replaced.
@@ -54,6 +58,8 @@ impl KeptToken {
             now,
             changing: Mutex::default(),
             paced: tokio::sync::Mutex::default(),
+            reads: AtomicU64::default(),
+            read_fails: AtomicBool::default(),
         }));
         kept.read(false)?;
         kept.copy()?;
@@ -88,15 +94,28 @@ impl KeptToken {
     /// Takes over what another daemon may just have made of it, for one caller at a time. Whoever guesses tokens has it read no faster
     /// than at a pace.
     pub(super) async fn refresh(&self, clock: &Clock) -> io::Result<()> {
+        let begun = self.0.reads.load(Ordering::Relaxed);
         let mut paced = self.0.paced.lock().await;
+        if self.0.reads.load(Ordering::Relaxed) > begun {
+            // Another caller had it read meanwhile, for all who waited: a database that hangs holds none of them up twice.
+            return if self.0.read_fails.load(Ordering::Relaxed) {
+                Err(io::Error::other("it could not be read"))
+            } else {
+                Ok(())
+            };
+        }
         let now = clock.monotonic();
         let next = paced.map_or(now, |paced| paced.max(now));
         if next.since(now) + PACE > PACE * BURST {
             return Ok(());
         }
         *paced = Some(next + PACE);
+        self.0.reads.fetch_add(1, Ordering::Relaxed);
         let kept = self.clone();
-        tokio::task::spawn_blocking(move || kept.read(false)).await.unwrap_or_else(|panic| Err(io::Error::other(panic)))
+        let read = tokio::task::spawn_blocking(move || kept.read(false)).await;
+        let read = read.unwrap_or_else(|panic| Err(io::Error::other(panic)));
+        self.0.read_fails.store(read.is_err(), Ordering::Relaxed);
+        read
     }
 
     /// Follows what other daemons make of it. `changes`: the names of documents that were written.

@@ -431,7 +431,8 @@ const link = connection({
   onDenied: ({ message }) => denied(message),
   onLost(since, problem) {
     const why = problem?.status === 403 ? ` askd refuses this address: ${problem.message}` : '';
-    line(`No connection to askd since ${clockTime(since)}.${why} Trying again…`, 'lost');
+    // A daemon that says why is there.
+    line(problem?.status === 503 ? problem.message : `No connection to askd since ${clockTime(since)}.${why} Trying again…`, 'lost');
   },
   onUp() {
     const wasLost = byId('connection').classList.contains('lost');
@@ -460,6 +461,7 @@ function openInbox() {
 
 function openSignIn(problem) {
   clearTimeout(rereading);
+  listing = null;
   line('');
   for (const place of [...PLACES, 'places']) byId(place).hidden = true;
   history.close();

@@ -133,14 +133,13 @@ impl Push {
                 }
                 () = clock.sleep_to(again.unwrap_or_default()), if again.is_some() => {
                     again = None;
-                    for id in std::mem::take(&mut unread) {
-                        self.take_now(id, &mut told, &mut unread).await;
-                    }
+                    let ids = std::mem::take(&mut unread);
+                    self.take_now(ids, &mut told, &mut unread).await;
                     continue;
                 }
             };
             match heard {
-                Ok(id) => self.take_now(id, &mut told, &mut unread).await,
+                Ok(id) => self.take_now([id], &mut told, &mut unread).await,
                 Err(RecvError::Lagged(_)) => {
                     self.look(&mut told, &mut unread, |notice, told| self.take(notice, told)).await;
                 }
@@ -187,18 +186,22 @@ impl Push {
                 break;
             }
         }
-        for id in gone {
-            self.take_now(id, told, unread).await;
-        }
+        self.take_now(gone, told, unread).await;
     }
 
-    /// Takes an ask as it is now. One that cannot be read is read again later.
-    async fn take_now(&self, id: AskId, told: &mut Told, unread: &mut HashSet<AskId>) {
-        match self.0.broker.get(id).await {
-            Ok(Some(ask)) => self.take(&Notice::of(&ask), told),
-            Ok(None) => _ = told.remove(id),
-            Err(StoreError::Damaged { .. }) => {}
-            Err(_) => _ = unread.insert(id),
+    /// Takes asks as they are now. From the first on that cannot be read, they are read again later: a stop does not wait for many that fail.
+    async fn take_now(&self, ids: impl IntoIterator<Item = AskId>, told: &mut Told, unread: &mut HashSet<AskId>) {
+        let mut ids = ids.into_iter();
+        while let Some(id) = ids.next() {
+            match self.0.broker.get(id).await {
+                Ok(Some(ask)) => self.take(&Notice::of(&ask), told),
+                Ok(None) => _ = told.remove(id),
+                Err(StoreError::Damaged { .. }) => {}
+                Err(_) => {
+                    unread.insert(id);
+                    return unread.extend(ids);
+                }
+            }
         }
     }
 

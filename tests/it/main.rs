@@ -55,6 +55,7 @@ mod metrics;
 mod on_postgres;
 mod on_whatsapp;
 mod other_versions;
+mod over_tls;
 mod people;
 mod pictures;
 mod ports;

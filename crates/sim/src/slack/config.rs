@@ -88,6 +88,8 @@ pub struct Config {
     pub users: Vec<User>,
     /// Conversations.
     pub channels: Vec<Channel>,
+    /// Where the app reaches this through a proxy of its own, like `https://127.0.0.1:PORT`; `None`: directly.
+    pub public_url: Option<String>,
     /// Where interactions are posted, without Socket Mode.
     pub interactivity_url: Option<String>,
     /// Where events are posted, without Socket Mode.
@@ -171,6 +173,7 @@ impl Default for Config {
                 Channel { private: true, ..channel("C0PRIVATE", "private", true) },
                 Channel { private: true, ..channel("G0SECRET", "secret", false) },
             ],
+            public_url: None,
             interactivity_url: None,
             events_url: None,
             message_events: true,

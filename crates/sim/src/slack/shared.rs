@@ -142,7 +142,12 @@ impl Shared {
             user: user.into(),
         };
         state.response_urls.insert(path.clone(), entry);
-        format!("{}{path}", self.url)
+        self.public(&path)
+    }
+
+    /// The address at which the app reaches a path of this.
+    pub(super) fn public(&self, path: &str) -> String {
+        format!("{}{path}", self.config.public_url.as_ref().unwrap_or(&self.url))
     }
 
     /// Stores a message under a fresh `ts`, which is returned.

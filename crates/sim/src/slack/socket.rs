@@ -82,8 +82,9 @@ impl Shared {
     pub(super) fn socket_url(&self) -> String {
         let ticket = self.chance.word(32);
         self.state().sockets.tickets.insert(ticket.clone());
-        let host = self.url.trim_start_matches("http://");
-        format!("ws://{host}/link/?ticket={ticket}&app_id={}", self.config.app_id)
+        // `wss:` where it is reached by `https:`.
+        let base = self.public("").replacen("http", "ws", 1);
+        format!("{base}/link/?ticket={ticket}&app_id={}", self.config.app_id)
     }
 
     /// Tells every socket the same.

@@ -67,11 +67,21 @@ pub struct Ladder {
     pub failed_ms: u64,
     /// Whether status webhooks go out at all; off, ticks climb and nobody is told.
     pub told: bool,
+    /// At least and at most so long after its step each status webhook goes out, drawn anew each time: so they come late,
+    /// after replies, and in any order. They keep the time of their step.
+    pub told_after_ms: [u64; 2],
 }
 
 impl Default for Ladder {
     fn default() -> Self {
-        Self { sent_ms: Some(5), delivered_ms: Some(10), read_ms: None, failed_ms: 20, told: true }
+        Self {
+            sent_ms: Some(5),
+            delivered_ms: Some(10),
+            read_ms: None,
+            failed_ms: 20,
+            told: true,
+            told_after_ms: [0; 2],
+        }
     }
 }
 
@@ -147,6 +157,11 @@ pub struct Config {
     pub verified_name: String,
     /// People known from the start; others come to be when first written to.
     pub people: Vec<Person>,
+    /// Numbers that nobody has been seen to write from, and that are not among `people`, have no WhatsApp: 131026, late.
+    pub only_known: bool,
+    /// How many seconds the `Date` header of answers is ahead of the times of messages and statuses. Meta does not say that
+    /// one clock makes both.
+    pub date_ahead_s: i64,
     /// A test number's list of who may be written to (131030 for others); `None`: everybody.
     pub allowed: Option<Vec<String>>,
     /// Approved templates.
@@ -192,6 +207,8 @@ impl Default for Config {
             display_phone_number: "15550783881".into(),
             verified_name: "Agents".into(),
             people: Vec::new(),
+            only_known: false,
+            date_ahead_s: 0,
             allowed: None,
             templates: Vec::new(),
             business: Business::default(),

@@ -54,10 +54,11 @@ pub(super) async fn reached(
     next.run(request).await
 }
 
-/// Says what the platform's clock shows in every answer, as Meta does.
+/// Says what a clock of the platform shows in every answer, as Meta does.
 pub(super) async fn dated(State(hub): State<Arc<Hub>>, request: HttpRequest, next: Next) -> Response {
     let mut response = next.run(request).await;
-    let seconds = Timestamp::from_second(hub.clock.now().div_euclid(1000)).unwrap_or(Timestamp::UNIX_EPOCH);
+    let seconds = Timestamp::from_second(hub.clock.now().div_euclid(1000) + hub.config.date_ahead_s)
+        .unwrap_or(Timestamp::UNIX_EPOCH);
     let date = DateTimePrinter::new().timestamp_to_rfc9110_string(&seconds).unwrap_or_default();
     if let Ok(date) = date.parse() {
         response.headers_mut().insert(header::DATE, date);

@@ -267,6 +267,11 @@ impl Whatsapp {
         self.hub.person_sends_at(who, &Sending::Text(text.to_owned()), None, Some(seconds * 1000))
     }
 
+    /// As `person_says`; the platform receives it now, however quickly that follows its question.
+    pub fn person_says_now(&self, who: &str, text: &str) -> String {
+        self.hub.person_sends_at(who, &Sending::Text(text.to_owned()), None, Some(self.hub.clock.now()))
+    }
+
     /// As `person_says`, quoting a message.
     pub fn person_quotes(&self, who: &str, message: &str, text: &str) -> String {
         self.hub.person_sends(who, &Sending::Text(text.to_owned()), Some(message))

@@ -206,7 +206,12 @@ impl State {
             let details = "Recipient phone number not in allowed list: Add recipient phone number to recipient list";
             return Err(GraphError::new(131_030, details));
         }
-        Ok(self.key_or_new(&wa_id))
+        let known = self.key(&wa_id).is_some();
+        let key = self.key_or_new(&wa_id);
+        if let Some(chat) = self.chats.get_mut(&key).filter(|_| !known && config.only_known) {
+            chat.on_whatsapp = false;
+        }
+        Ok(key)
     }
 
     /// Accepts a message of the business, or refuses it. `Some(code)`: it will fail later.
@@ -317,6 +322,20 @@ impl Hub {
         let _ = self.events.send(event);
     }
 
+    /// As `tell`, after a while.
+    fn tell_after(&self, event: Event, ms: u64) {
+        if ms == 0 {
+            return self.tell(event);
+        }
+        let (events, stop) = (self.events.clone(), self.stop.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(ms)) => drop(events.send(event)),
+                () = stop.cancelled() => {}
+            }
+        });
+    }
+
     /// Accepts or refuses a message; the caller starts its climb.
     pub(super) fn accept(&self, out: Outgoing) -> Result<(Message, Option<i64>), GraphError> {
         let accepted = self.lock().accept(&self.config, self.clock.now(), out);
@@ -330,7 +349,10 @@ impl Hub {
         let now = self.clock.now();
         let event = {
             let mut chats = self.lock();
-            let told = chats.ladder.told;
+            let (told, [least, most]) = (chats.ladder.told, chats.ladder.told_after_ms);
+            let spread = usize::try_from(most.saturating_sub(least)).unwrap_or(0);
+            let drawn = if spread == 0 { 0 } else { chats.random.below(spread + 1) };
+            let late = least + u64::try_from(drawn).unwrap_or(0);
             let Some(message) = chats.message_mut(id).filter(|m| m.outgoing) else { return false };
             message.stage = message.stage.max(stage);
             if message.reached(stage).is_none() {
@@ -343,10 +365,10 @@ impl Hub {
             let message = message.clone();
             let person = chats.chats.get(&message.wa_id).map(|c| c.person.clone());
             let event = person.map(|p| event::status(&self.config, &p, &message, stage, code, at));
-            event.filter(|_| told && stage != Stage::Accepted)
+            event.filter(|_| told && stage != Stage::Accepted).map(|event| (event, late))
         };
-        if let Some(event) = event {
-            self.tell(event);
+        if let Some((event, late)) = event {
+            self.tell_after(event, late);
         }
         self.bump();
         true

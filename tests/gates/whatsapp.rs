@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use askd_sim::whatsapp::{Config, Fault, FaultMix, Message, Person, Stage, Whatsapp};
+use askd_sim::whatsapp::{Config, Fault, FaultMix, Ladder, Message, Person, Stage, Whatsapp};
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, lock, text};
@@ -68,7 +68,10 @@ pub(crate) async fn play(rounds: usize, seed: u64, sabotage: Option<&'static str
     let (room, address) = Room::open().await?;
     let people = (0..PEOPLE).map(|person| Person::new(&number(person), &format!("Person {person}"))).collect();
     let lost = FaultMix { share: 0.05, kinds: vec![Fault::ResetAfter] };
-    let sim = Config { people, seed, webhook: Some(address), faults: lost, ..Config::default() };
+    // Statuses come late and in any order, and the `Date` of answers is up to two seconds off.
+    let ladder = Ladder { told_after_ms: [0, 2_000], ..Ladder::default() };
+    let date_ahead_s = i64::try_from(seed % 5).unwrap_or(0) - 2;
+    let sim = Config { people, seed, webhook: Some(address), faults: lost, ladder, date_ahead_s, ..Config::default() };
     let sim = Whatsapp::start(sim).await.map_err(|error| error.to_string())?;
     let (data, config) = (folder.path().join("data"), folder.path().join("askd.toml"));
     let mut text = format!(

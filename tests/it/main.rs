@@ -102,6 +102,7 @@ mod viewing;
 mod whatsapp_closing;
 mod whatsapp_confirming;
 mod whatsapp_faults;
+mod whatsapp_late;
 mod whatsapp_meant;
 mod whatsapp_nudges;
 mod whatsapp_refusals;

@@ -61,7 +61,9 @@ async fn heard_twice(env: &[(&str, &str)]) -> bool {
     world.phone.fault(Fault::TruncatedBody, 1);
     world.ask("r2", choice("And now?", &["c", "d"]));
     let second = world.phone.wait_for_message(|m| m.stage.shown() && m.text.contains("And now?"), SOON).await.unwrap();
-    let said = world.writes(ADA, "1").await;
+    // A reply within a minute of the call would wait for the status.
+    let said = world.phone.person_says_at(ADA, "1", second.at / 1000 + 70);
+    world.taken(&said).await;
     assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "a", "the other is not known to have left");
     world.phone.ladder(Ladder::default());
     world.shown(ADA, "Answered: a by Ada").await;

@@ -42,7 +42,8 @@ impl Sending {
         if self.failed || self.message.is_none() {
             return None;
         }
-        self.sent.or(self.left.map(|left| left.by)).or(self.delivered)
+        // What is reckoned may be too late. It had certainly left when it was on the device.
+        self.sent.or([self.left.map(|left| left.by), self.delivered].into_iter().flatten().min())
     }
 }
 
@@ -175,6 +176,8 @@ mod tests {
         assert_eq!(since(&ask), None, "nobody knows whether it left");
         let ask = fate(ask, 1, "q", MessageStatus::Displayed, None);
         assert_eq!(since(&ask), Some(at(12)), "it did, and this is when at the latest");
+        let shown = fate(ask.clone(), 1, "q", MessageStatus::Displayed, Some(at(11)));
+        assert_eq!(since(&shown), Some(at(11)), "it was on the device, and the word that it was sent comes later");
         let ask = fate(ask, 1, "q", MessageStatus::Taken, Some(at(11)));
         assert_eq!(since(&ask), Some(at(11)));
         let read = fate(ask.clone(), 1, "q", MessageStatus::Displayed, Some(at(50)));

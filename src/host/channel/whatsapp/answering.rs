@@ -1,7 +1,7 @@
 //! Deals with a message of a person who is, or was, asked, and tells the sender what came of it.
 
 use super::contacts::About;
-use super::inbound::Incoming;
+use super::inbound::{Incoming, Untaken};
 use super::payload::{Body, Chosen};
 use super::posting::LISTEN;
 use super::reader::{Asked, Reader};
@@ -10,22 +10,34 @@ use super::taps::Tap;
 use super::text;
 use super::words::Meaning;
 use crate::host::channel::{NotStored, apply};
+use crate::sabotage::on;
 use askd_core::wording::{self, Unfit};
 use askd_core::{Ask, Event, Given, Heard, Names, Outcome, Refusal, Reply, Source};
+use std::time::Duration;
+
+/// How long a reply waits for the status that says when WhatsApp sent a question. Meta promises no time. If none comes, the
+/// date of the answer to our call decides.
+const SAID_WITHIN: Duration = Duration::from_secs(10);
 
 impl Incoming<'_> {
     /// Reads the message and does what it means.
-    pub(super) async fn read(&self) -> Result<(), NotStored> {
+    pub(super) async fn read(&self) -> Result<(), Untaken> {
         match &self.message.body {
             Body::Text(_) | Body::Wordless => {}
             Body::Edited(original) => {
                 self.refuse_edit(original.as_deref());
                 return Ok(());
             }
-            Body::Chosen(chosen) => return self.take_tap(chosen).await,
+            Body::Chosen(chosen) => return Ok(self.take_tap(chosen).await?),
             Body::Tap | Body::Nothing | Body::Reaction | Body::Deleted => return Ok(()),
         }
         let reader = self.reader();
+        if self.is_younger_than(SAID_WITHIN) && !on("datealone") {
+            let open = self.find(self.broker.asked_of(&self.ids), |_| true).await?;
+            if reader.is_unsure(&open, &self.channel.0.contacts.to_confirm(&self.person)) {
+                return Err(Untaken::Unsure);
+            }
+        }
         let asked = self.asked(&reader).await?;
         if self.allows(&reader, &asked).await? || self.confirms(&reader, &asked).await? {
             return Ok(());
@@ -33,7 +45,7 @@ impl Incoming<'_> {
         match reader.target(&asked) {
             Target::Nothing => {}
             // The status that names it is on its way; Meta sends the message again.
-            Target::Unnamed(_) if self.is_new() => return Err(NotStored),
+            Target::Unnamed(_) if self.is_younger_than(LISTEN) => return Err(Untaken::NotStored),
             Target::Which(which) | Target::Unnamed(which) => {
                 self.ask_which(which.into_iter().map(|at| &asked[at]));
             }
@@ -89,10 +101,10 @@ impl Incoming<'_> {
         Ok(())
     }
 
-    /// Whether the status of a message that it quotes may still come.
-    fn is_new(&self) -> bool {
+    /// Whether the platform received it less than that ago, so that a status may still come.
+    fn is_younger_than(&self, age: Duration) -> bool {
         let behind = -self.channel.0.contacts.clock_ahead();
-        self.at.is_some_and(|at| self.channel.now() < at.moved(behind) + LISTEN)
+        self.at.is_some_and(|at| self.channel.now() < at.moved(behind) + age)
     }
 
     /// Does what the words say about that ask.

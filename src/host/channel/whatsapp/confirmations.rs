@@ -26,6 +26,9 @@ pub(super) struct Confirmation {
     /// Only a message received later than this confirms it, in milliseconds by the platform's clock.
     #[serde(default)]
     pub(super) since: Option<i64>,
+    /// The platform itself has said when it sent our request.
+    #[serde(default)]
+    pub(super) told: bool,
     /// What has left since our request.
     #[serde(default)]
     pub(super) after: After,
@@ -107,6 +110,7 @@ impl Confirmations {
     pub(super) fn left(&mut self, person: &str, nth: u8, note: &str, by: Time, told: bool) {
         if let Some(waiting) = self.of_mut(person).find(|waiting| waiting.nth == nth) {
             waiting.note = Some(note.to_owned());
+            waiting.told |= told;
             if told || waiting.since.is_none() {
                 waiting.since = Some(by.as_millis());
             }
@@ -129,7 +133,17 @@ mod tests {
 
     fn waiting(ask: u128, nth: u8) -> Confirmation {
         let (said, note, since, after) = ("no".to_owned(), None, None, After::Nothing);
-        Confirmation { ask: AskId::from_bits(ask), question: 0, said, nth, note, since, after, at: i64::from(nth) }
+        Confirmation {
+            ask: AskId::from_bits(ask),
+            question: 0,
+            said,
+            nth,
+            note,
+            since,
+            told: false,
+            after,
+            at: i64::from(nth),
+        }
     }
 
     fn message(ask: u128, kind: Kind, nth: u8) -> CallbackData {

@@ -25,7 +25,10 @@ impl Incoming<'_> {
         let (ask, question, said) = (asked.ask.id, asked.next(), said.to_owned());
         let (nth, at) = (contacts.number_request(), self.channel.now().as_millis());
         let (note, since, after) = (None, None, After::Nothing);
-        contacts.ask_to_confirm(&self.person, Confirmation { ask, question, said, nth, note, since, after, at });
+        contacts.ask_to_confirm(
+            &self.person,
+            Confirmation { ask, question, said, nth, note, since, told: false, after, at },
+        );
         nth
     }
 

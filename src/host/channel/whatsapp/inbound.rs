@@ -19,8 +19,24 @@ use std::time::Duration;
 
 /// Meta repeats webhooks for up to 7 days, so a new message cannot be about a question that was settled before that.
 const REPEATED: Duration = Duration::from_secs(8 * 86_400);
+/// How long a webhook waits for a status before Meta has to send it again.
+const A_MOMENT: Duration = Duration::from_secs(2);
 /// How long a webhook waits until all stored asks are known.
 const LOADED_WITHIN: Duration = Duration::from_millis(2_500);
+
+/// Why a webhook was not taken in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Untaken {
+    NotStored,
+    /// The status of a question may still say whether a message can be about it.
+    Unsure,
+}
+
+impl From<NotStored> for Untaken {
+    fn from(NotStored: NotStored) -> Self {
+        Self::NotStored
+    }
+}
 
 /// A message of a person who is, or was, asked.
 pub(super) struct Incoming<'a> {
@@ -43,8 +59,8 @@ pub(super) struct Incoming<'a> {
 
 impl Whatsapp {
     /// Takes in what a webhook told: first the statuses, because a message may quote what they name. `Ok`: all of it is on stable storage or needs nothing.
-    pub(super) async fn take(&self, mut told: Vec<Notification>) -> Result<(), NotStored> {
-        let Some(broker) = self.broker() else { return Err(NotStored) };
+    pub(super) async fn take(&self, mut told: Vec<Notification>) -> Result<(), Untaken> {
+        let Some(broker) = self.broker() else { return Err(Untaken::NotStored) };
         // Whom a message means depends on all that was asked. Meta sends it again.
         self.0.ctx.clock().timeout(LOADED_WITHIN, broker.loaded()).await.ok_or(NotStored)?;
         let mut wrote = false;
@@ -52,7 +68,10 @@ impl Whatsapp {
         for told in told {
             wrote |= !matches!(told, Notification::Status(_));
             match told {
-                Notification::Status(status) => self.status(&broker, status).await?,
+                Notification::Status(status) => {
+                    self.status(&broker, status).await?;
+                    self.0.statuses.send_replace(());
+                }
                 Notification::Message(message) => self.message(&broker, &message).await?,
                 Notification::ChangedIds(changed) => self.changed_ids(&broker, &changed),
             }
@@ -64,7 +83,32 @@ impl Whatsapp {
         Ok(())
     }
 
-    async fn message(&self, broker: &Broker, message: &Message) -> Result<(), NotStored> {
+    /// The same while Meta waits for our answer: for a moment the status may still come that says what a message can mean. After
+    /// that Meta sends the webhook again, because nobody knows how many it has under way at once.
+    pub(super) async fn take_when_sure(&self, mut told: Vec<Notification>) -> Result<(), NotStored> {
+        let (ctx, began) = (&self.0.ctx, self.0.ctx.clock().monotonic());
+        loop {
+            let mut statuses = self.0.statuses.subscribe();
+            match self.take(told.clone()).await {
+                Ok(()) => return Ok(()),
+                Err(Untaken::NotStored) => return Err(NotStored),
+                Err(Untaken::Unsure) => {}
+            }
+            // Its own statuses have been taken in: two webhooks must not go on waking each other.
+            told.retain(|told| !matches!(told, Notification::Status(_)));
+            let left = A_MOMENT.saturating_sub(ctx.clock().monotonic().since(began));
+            let heard = ctx.clock().timeout(left, statuses.changed());
+            let heard = tokio::select! {
+                heard = heard => heard,
+                () = ctx.stopping() => None,
+            };
+            if heard.is_none() {
+                return Err(NotStored);
+            }
+        }
+    }
+
+    async fn message(&self, broker: &Broker, message: &Message) -> Result<(), Untaken> {
         let (contacts, now) = (&self.0.contacts, self.now());
         let told = message.ids.all();
         let Some(reply_to) = told.first().cloned().filter(|_| !message.in_group) else { return Ok(()) };
@@ -84,7 +128,7 @@ impl Whatsapp {
                      (the last four characters of their number or id are given; list a person as chat or responder)"
                 );
             }
-            return refuse_stranger(broker, message, &ids).await;
+            return Ok(refuse_stranger(broker, message, &ids).await?);
         }
         self.same_person(&message.ids);
         let opened = !contacts.window_is_open(&reply_to);

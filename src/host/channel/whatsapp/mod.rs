@@ -54,7 +54,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, OnceLock};
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 /// How many statuses of closing messages are kept for a task that is waiting for one of them.
 const CLOSINGS: usize = 4096;
@@ -82,6 +82,8 @@ struct Inner {
     begun: Mutex<HashMap<(AskId, usize, usize), Vec<String>>>,
     /// The closing messages that statuses tell of.
     closings: broadcast::Sender<CallbackData>,
+    /// Changes whenever a status was taken in.
+    statuses: watch::Sender<()>,
 }
 
 /// A template that was sent to a person, and the question that it was sent for.
@@ -114,6 +116,7 @@ pub(in crate::host) fn open(
         invited: Mutex::default(),
         begun: Mutex::default(),
         closings: broadcast::Sender::new(CLOSINGS),
+        statuses: watch::Sender::new(()),
     })))))
 }
 

@@ -1,8 +1,10 @@
 //! What a message of a person is about: joins the message, the asks that the person may answer, and the rules of
 //! [`super::resolve`]. Pure.
 
+use super::confirmations::Confirmation;
 use super::contacts::About;
 use super::payload::Message;
+use super::posting::LISTEN;
 use super::resolve::{self, Candidate, Fit, State, Target, Times};
 use super::words;
 use askd_core::{
@@ -23,6 +25,8 @@ pub(super) struct Asked {
     unnamed_since: Option<Time>,
     /// The person may have seen its code.
     pub(super) code_seen: bool,
+    /// When the sending that is on its way began, by our own clock.
+    under_way: Option<(u8, Time)>,
 }
 
 /// A message, with what is known before it is read.
@@ -79,13 +83,8 @@ impl Asked {
         } else {
             None
         };
-        // An earlier run of the daemon may not have lived to record when it began.
-        let begun = |sent: &Sending| {
-            let under_way = under_way.filter(|(attempt, _)| *attempt == sent.attempt).map(|(_, at)| at);
-            sent.left.map(|left| left.called).or(under_way).unwrap_or(ask.created_at)
-        };
-        let unnamed_since = unnamed.map(begun).min();
-        Some(Self { route, person, unnamed_since, code_seen: true, ask })
+        let unnamed_since = unnamed.map(|sent| began(&ask, under_way, sent)).min();
+        Some(Self { route, person, unnamed_since, code_seen: true, under_way, ask })
     }
 
     /// Whether it waits for an answer.
@@ -116,7 +115,41 @@ impl Asked {
     }
 }
 
+/// When that sending of an ask began, at the latest. An earlier run of the daemon may not have lived to record it.
+fn began(ask: &Ask, under_way: Option<(u8, Time)>, sent: &Sending) -> Time {
+    let under_way = under_way.filter(|(attempt, _)| *attempt == sent.attempt).map(|(_, at)| at);
+    sent.left.map(|left| left.called).or(under_way).unwrap_or(ask.created_at)
+}
+
 impl Reader<'_> {
+    /// Whether only the status `sent` can say if the message was received before one of these questions was sent, or one of these
+    /// requests to confirm. The date of the answer to our call is not exact enough for that, and the clock that it comes from
+    /// may be another one.
+    pub(super) fn is_unsure(&self, asked: &[Asked], requests: &[Confirmation]) -> bool {
+        let Some(at) = self.at else { return false };
+        // A quote names a question, or is asked back.
+        if !self.names_nothing() {
+            return false;
+        }
+        // It was sent after our call began, and had certainly left by then, by two clocks that may differ.
+        let within = |began: Time, left: Option<Time>| {
+            let began = began.moved(self.clock_ahead);
+            at > began - TOLERANCE && at <= left.unwrap_or(began + LISTEN) + TOLERANCE
+        };
+        let code = words::first_word(self.said);
+        let coded = asked.iter().any(|asked| asked.is_open() && asked.ask.short_id.as_str() == code);
+        let may_mean = |asked: &&Asked| asked.is_open() && (!coded || asked.ask.short_id.as_str() == code);
+        let of_question = asked.iter().filter(may_mean).any(|asked| {
+            let sending = asked.ask.sending(asked.route, &asked.person, asked.next());
+            let unsaid =
+                sending.filter(|sending| sending.sent.is_none() && sending.delivered.is_none_or(|then| at <= then));
+            unsaid.is_some_and(|sending| within(began(&asked.ask, asked.under_way, sending), sending.since()))
+        });
+        let mut unsaid = requests.iter().filter(|request| !request.told);
+        let time = Time::from_millis;
+        of_question || unsaid.any(|request| within(time(request.at), request.since.map(time)))
+    }
+
     /// What words mean for the next question of that ask.
     pub(super) fn meaning(&self, asked: &Asked) -> words::Meaning {
         words::read(self.said, asked.ask.short_id.as_str(), asked.question())

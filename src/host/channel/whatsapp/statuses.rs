@@ -3,7 +3,7 @@
 use super::Whatsapp;
 use super::callback_data::{CallbackData, Kind};
 use super::contacts::About;
-use super::errors::{WINDOW_CLOSED, trouble};
+use super::errors::{Verdict, WINDOW_CLOSED, trouble, verdict};
 use super::inbound::is_known;
 use super::payload::{Progress, Status};
 use crate::host::broker::Broker;
@@ -19,7 +19,11 @@ impl Whatsapp {
         let window = matches!(status.progress, Progress::Failed { code: WINDOW_CLOSED, .. });
         let failed = match &status.progress {
             Progress::Failed { code, title } => {
-                tracing::warn!(code, title, "WhatsApp could not deliver a message that it had accepted");
+                let why = match verdict(*code, title, 1) {
+                    Verdict::Never(_, why) => why,
+                    Verdict::Retry(..) | Verdict::WindowClosed | Verdict::TemplateParameters => title.clone(),
+                };
+                tracing::warn!(code, why, "WhatsApp could not deliver a message that it had accepted");
                 Some(trouble(*code))
             }
             Progress::Sent | Progress::Delivered => None,

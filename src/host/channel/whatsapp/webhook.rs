@@ -90,7 +90,7 @@ async fn take(State(state): State<Arc<WebhookState>>, signed: Signed) -> Result<
     }
     // A task of its own: if the sender hangs up, what an answer sets off must not stop half-way.
     let channel = state.channel.clone();
-    let taken = state.channel.0.ctx.serve(async move { channel.take(told).await });
+    let taken = state.channel.0.ctx.serve(async move { channel.take_when_sure(told).await });
     taken.await.unwrap_or(Err(NotStored)).map(|()| StatusCode::OK)
 }
 

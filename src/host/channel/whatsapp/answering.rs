@@ -32,7 +32,8 @@ impl Incoming<'_> {
             Body::Tap | Body::Nothing | Body::Reaction | Body::Deleted => return Ok(()),
         }
         let reader = self.reader();
-        if self.is_younger_than(SAID_WITHIN) && !on("datealone") {
+        // Before a message that opens the window no question can have left, and one may wait for just that.
+        if !self.opened && self.is_younger_than(SAID_WITHIN) && !on("datealone") {
             let open = self.find(self.broker.asked_of(&self.ids), |_| true).await?;
             if reader.is_unsure(&open, &self.channel.0.contacts.to_confirm(&self.person)) {
                 return Err(Untaken::Unsure);

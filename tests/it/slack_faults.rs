@@ -378,6 +378,12 @@ async fn posts_keep_their_pace_in_each_channel() {
     assert!(gaps.iter().any(|gap| *gap < PACE / 2), "channels do not wait for each other: {gaps:?}");
 }
 
+/// More channels like the first one.
+fn add_channels(sim: &mut askd_sim::slack::Config, ids: &[&str]) {
+    let like = sim.channels[0].clone();
+    sim.channels.extend(ids.iter().map(|id| askd_sim::slack::Channel { id: (*id).into(), ..like.clone() }));
+}
+
 /// Slack limits the posts to a workspace as a whole, too.
 #[tokio::test]
 async fn a_limit_that_two_channels_meet_holds_for_all_of_them() {
@@ -386,12 +392,7 @@ async fn a_limit_that_two_channels_meet_holds_for_all_of_them() {
         format!("[groups.g{n}]\nroutes = [{{ channel = \"slack\", chat = \"{chat}\", responders = \"anyone\" }}]\n")
     };
     let groups = chats.iter().enumerate().map(group).collect::<Vec<_>>().concat();
-    let make = in_slack(Mode::Http).groups(&groups).sim(|sim| {
-        let like = sim.channels[0].clone();
-        sim.channels
-            .extend(chats[2..].iter().map(|chat| askd_sim::slack::Channel { id: (*chat).into(), ..like.clone() }));
-    });
-    let world = make.start().await;
+    let world = in_slack(Mode::Http).groups(&groups).sim(|sim| add_channels(sim, &chats[2..])).start().await;
     let ceiling = Fault { method: POST.into(), kind: FaultKind::RateLimited(30), times: Times::Percent(100) };
     world.slack.faults().push(ceiling);
     let ask = |n: usize| world.ask_as(&format!("g{n}"), &format!("r{n}"), choice(&format!("{n}?"), &["x"]));
@@ -486,12 +487,7 @@ async fn everything_goes_wrong(asks: usize) {
         )
     };
     let groups = chats.iter().enumerate().map(group).collect::<Vec<_>>().concat();
-    let make = in_slack(Mode::Http).groups(&groups).sim(|sim| {
-        let like = sim.channels[0].clone();
-        sim.channels
-            .extend(chats[2..].iter().map(|chat| askd_sim::slack::Channel { id: (*chat).into(), ..like.clone() }));
-    });
-    let world = make.start().await;
+    let world = in_slack(Mode::Http).groups(&groups).sim(|sim| add_channels(sim, &chats[2..])).start().await;
     let kinds = [
         (FaultKind::RateLimited(1), 6),
         (FaultKind::Status(500), 3),

@@ -105,8 +105,7 @@ fn holder(agents: &Agents, headers: &HeaderMap) -> Option<Holder> {
 pub(super) async fn holders_only(State(agents): State<Agents>, mut request: Request, next: Next) -> Response {
     if agents.broker.is_blind() || agents.tokens.is_blind() {
         // The token may be revoked at another daemon.
-        let detail = "The database cannot be reached. Try again.";
-        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Not now", detail).into_response();
+        return Problem::cut_off().into_response();
     }
     let known = match holder(&agents, request.headers()) {
         // Another daemon may just have made it.

@@ -95,8 +95,8 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "Not known to be stored", detail)
     }
 
-    /// The kept token may have been replaced at another daemon.
-    pub(super) fn cut_off() -> Self {
+    /// What lets the caller in may have been replaced or revoked at another daemon.
+    pub fn cut_off() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "Not now", "The database cannot be reached. Try again.")
     }
 

@@ -171,6 +171,38 @@ fn killed_at_every_step_it_goes_on() {
     }
 }
 
+/// P1: a crash may leave the file of a request that was taken in. Whoever made it has asked once.
+#[test]
+fn a_request_that_a_crash_has_left_is_not_told_its_outcome_again() {
+    let mut world = World::empty().env("ASKD_CRASH_AT", "accept.stored").started();
+    let agent = world.group("g");
+    agent.ask_framework("r1");
+    assert!(!world.ended().success(), "it crashed");
+    let left = agent.task_names().remove(0);
+    let request = std::fs::read(agent.tasks().join(&left)).unwrap();
+    world.without_env("ASKD_CRASH_AT");
+    world.start();
+    agent.tasks_gone();
+    assert_eq!(world.answer(&world.one_open(), &json!({"r1_0": "Vue"})).0, 200);
+    agent.take("r1");
+    world.noted_as_taken("g");
+    let told_after = |world: &mut World, name: &str| {
+        world.kill();
+        std::fs::write(agent.tasks().join(name), &request).unwrap();
+        world.start();
+        agent.tasks_gone();
+        // What comes later is taken in later.
+        agent.ask_framework(&format!("after-{}", name.len()));
+        world.open_of(&format!("after-{}", name.len()));
+        agent.response("r1").is_some()
+    };
+    assert!(!told_after(&mut world, &left), "it was taken in before the crash");
+    // Another file with the same content is the agent that asks once more.
+    assert!(told_after(&mut world, ".claimed-another.json"), "asked again");
+    agent.take("r1");
+    assert!(!told_after(&mut world, ".claimed-another.json"), "that was taken in, too");
+}
+
 #[test]
 fn a_second_daemon_on_the_same_folder_ends_with_75_before_it_looks_at_the_port() {
     let world = World::process();

@@ -166,6 +166,7 @@ fn ask(kind: &Kind) -> Ask {
         told: Told::Outcome,
         carrier: askd_core::Carrier::File,
         replaced: false,
+        claim: None,
         response: Delivery::default(),
     };
     let accepted = Accepted {

@@ -194,7 +194,7 @@ impl Now {
             // If this call got the outcome, the agent that was started with the briefing would find nothing.
             DeliveryState::TakenBack { .. } if ask.is_told_elsewhere(waiter) => Self::Gone(wording::TOLD_ELSEWHERE),
             DeliveryState::TakenBack { .. } if ask.is_not_briefed(waiter) => {
-                Self::Briefed(Event::Requested(Relation::Replays(waiter.request_id.clone())))
+                Self::Briefed(Event::Requested(Relation::Replays(waiter.request_id.clone(), None)))
             }
             DeliveryState::TakenBack { .. } => match ask.follow_up().briefing.state() {
                 DeliveryState::Owed | DeliveryState::Published { .. }
@@ -203,7 +203,7 @@ impl Now {
                     Self::Briefed(Event::Requested(Relation::Reclaims(Vec::new())))
                 }
                 DeliveryState::Undecided | DeliveryState::TakenBack { .. } | DeliveryState::Taken => {
-                    Self::Briefed(Event::Requested(Relation::Replays(waiter.request_id.clone())))
+                    Self::Briefed(Event::Requested(Relation::Replays(waiter.request_id.clone(), None)))
                 }
                 DeliveryState::Ready | DeliveryState::TakingBack => Self::Open,
                 DeliveryState::Owed | DeliveryState::Published { .. } => Self::Gone(KEPT),
@@ -260,7 +260,7 @@ impl Agents {
         let mut ask = self.load(id).await?;
         if ask.waiter(request_id).is_some_and(|waiter| waiter.replaced) {
             // It was silent for so long that another call took its place.
-            ask = self.apply(id, Event::Requested(Relation::Replays(request_id.clone()))).await?;
+            ask = self.apply(id, Event::Requested(Relation::Replays(request_id.clone(), None))).await?;
         }
         loop {
             let Some(waiter) = ask.waiter(request_id) else {

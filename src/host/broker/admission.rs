@@ -59,11 +59,12 @@ pub(super) fn waiter(request: &Request, settings: &GroupSettings, now: Time) -> 
         process: request.process.clone(),
         other_session: Some(request.session.clone().unwrap_or_default()),
         briefed: None,
-        asked_at: request.written.map_or(now, |at| at.min(now)),
+        asked_at: request.file.as_ref().map_or(now, |(at, _)| now.min(*at)),
         run: None,
         told: Told::Outcome,
         response: Delivery::default(),
         carrier: request.carrier.clone(),
         replaced: false,
+        claim: request.file.as_ref().map(|(_, claim)| claim.clone()),
     })
 }

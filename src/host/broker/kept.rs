@@ -72,7 +72,7 @@ impl Broker {
                         // Those that are dead are found out again.
                         let returns = |waiter: &&Waiter| waiter.may_come_back() && ask.briefs(waiter);
                         for call in ask.waiters.iter().filter(returns) {
-                            broker.apply_later(id, Event::Requested(Relation::Replays(call.request_id.clone())));
+                            broker.apply_later(id, Event::Requested(Relation::Replays(call.request_id.clone(), None)));
                         }
                         break;
                     }

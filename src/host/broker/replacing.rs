@@ -43,7 +43,7 @@ impl Broker {
             let request_id = waiter.request_id.clone();
             match (self.is_dead(id, &request_id).await, waiter.replaced) {
                 (Some(true), false) => self.apply_later(id, WaiterEvent::Died.of(request_id)),
-                (Some(false), true) => self.apply_later(id, Event::Requested(Relation::Replays(request_id))),
+                (Some(false), true) => self.apply_later(id, Event::Requested(Relation::Replays(request_id, None))),
                 _ => {}
             }
         }

@@ -169,6 +169,11 @@ impl Broker {
         if is_first && self.0.doubted.lock().remove(&id) {
             return Some(Submitted::Known(id));
         }
+        let claim = request.file.as_ref().map(|(_, claim)| claim.clone());
+        if claim.is_some() && claim == waiter.claim {
+            // A crash came before its file was deleted. Nobody asks a second time, even if the outcome was taken meanwhile.
+            return Some(Submitted::Known(id));
+        }
         match waiter.response.state() {
             // Its process was thought gone.
             DeliveryState::Undecided if waiter.replaced => {}
@@ -190,7 +195,8 @@ impl Broker {
             },
             DeliveryState::TakingBack | DeliveryState::TakenBack { .. } | DeliveryState::Taken => {}
         }
-        match self.apply(id, Event::Requested(Relation::Replays(request.request_id.clone()))).await {
+        let replays = Relation::Replays(request.request_id.clone(), claim);
+        match self.apply(id, Event::Requested(replays)).await {
             Err(failure @ (Failure::NotStored | Failure::InDoubt)) => Some(Submitted::failed(&failure)),
             _ => Some(Submitted::Known(id)),
         }

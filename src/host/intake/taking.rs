@@ -90,7 +90,7 @@ impl GroupScanner {
                 if let Ok(Message::Ask(request)) = &mut message {
                     let (seconds, nanos) = changed;
                     let millis = seconds.saturating_mul(1000).saturating_add_unsigned(nanos / 1_000_000);
-                    request.written = Some(Time::from_millis(millis));
+                    request.file = Some((Time::from_millis(millis), claimed.clone()));
                 }
                 self.ask_at_once(Claim { name, claimed, message, peek, bytes })
             }

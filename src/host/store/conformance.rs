@@ -149,6 +149,7 @@ fn accepted(number: u128, group: &str) -> Accepted {
             told: Told::Outcome,
             carrier: askd_core::Carrier::File,
             replaced: false,
+            claim: None,
             response: Delivery::default(),
         },
     }

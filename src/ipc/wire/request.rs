@@ -266,8 +266,8 @@ pub struct Request {
     pub digests: [Digest; 2],
     /// How the call reaches askd.
     pub carrier: Carrier,
-    /// When its file arrived, perhaps long ago; `None`: the request has just been made.
-    pub written: Option<Time>,
+    /// When its file arrived, perhaps long ago, and what that is called since askd claimed it; `None`: the request has just been made.
+    pub file: Option<(Time, String)>,
 }
 
 /// Reads a request of ours, within every limit.
@@ -354,7 +354,7 @@ impl Request {
             process,
             digests,
             carrier: Carrier::File,
-            written: None,
+            file: None,
         })
     }
 }

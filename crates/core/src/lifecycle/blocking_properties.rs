@@ -70,7 +70,7 @@ impl Seen {
             match effect {
                 // The same request made again is told the same again, and so is what may have been lost.
                 Effect::Delivery { effect: DeliveryEffect::Write, .. }
-                    if matches!(event, Some(Event::Requested(Relation::Replays(_)) | Event::PowerLost)) => {}
+                    if matches!(event, Some(Event::Requested(Relation::Replays(..)) | Event::PowerLost)) => {}
                 Effect::Delivery { to: Taker::Waiter(id), effect: DeliveryEffect::Write } => self.told.push(id.clone()),
                 Effect::Widget { route, effect: WidgetEffect::Send { attempt } } => {
                     assert!(ask.is_blocked(), "posted after it had ended");

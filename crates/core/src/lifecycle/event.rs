@@ -76,8 +76,8 @@ pub enum Relation {
     JoinsSettled(Box<Waiter>),
     /// It will ask the same after the decision. The briefing and the responses of these waiters are taken back for it.
     Reclaims(Vec<RequestId>),
-    /// The ask knows it already: the agent made it once more.
-    Replays(RequestId),
+    /// The ask knows it already: the agent made it once more, in a file that was called so once askd had claimed it.
+    Replays(RequestId, Option<String>),
     /// It became a new ask with the same key.
     Supersedes,
 }

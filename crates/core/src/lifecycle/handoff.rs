@@ -338,10 +338,11 @@ impl AskState {
     }
 
     /// The same request was made again: its outcome is written again. If its process was thought gone, it waits again.
-    pub(super) fn replay(&mut self, request_id: &RequestId, cx: &mut Context) -> bool {
+    pub(super) fn replay(&mut self, request_id: &RequestId, claim: Option<String>, cx: &mut Context) -> bool {
         let settled = self.outcome().is_some();
         let Some(index) = self.index_of(request_id) else { return false };
         if std::mem::take(&mut self.waiters[index].replaced) && !settled {
+            self.waiters[index].note_claim(claim);
             cx.note(Fact::Joined(request_id.clone()));
             return true;
         }
@@ -352,6 +353,7 @@ impl AskState {
         if !self.waiters[index].is_withdrawn() {
             self.waiters[index].told = self.told_now();
         }
+        self.waiters[index].note_claim(claim);
         self.drop_briefing(index, cx);
         self.change(|follow_up| follow_up.overdue = false);
         self.owe_response(request_id.clone(), cx);

@@ -104,7 +104,7 @@ fn a_late_answer_that_was_taken_is_not_given_once_more() {
 
 #[test]
 fn the_same_request_after_a_late_answer_is_told_that_answer() {
-    let ask = then(answered_late(), Event::Requested(Relation::Replays(request_id(0))), at(720));
+    let ask = then(answered_late(), Event::Requested(Relation::Replays(request_id(0), None)), at(720));
     assert!(
         ask.has_briefing() || ask.waiters[0].told == Told::LateAnswer,
         "its briefing is gone, and nobody is told: {ask:?}"
@@ -131,7 +131,7 @@ fn the_same_request_takes_over_what_was_about_to_be_briefed() {
     let briefing = then(then(ask, WaiterEvent::Died.of(request_id(0)), at(6)), back(0, false), at(6));
     assert_eq!(briefing.follow_up().briefing.state(), DeliveryState::Owed);
     for ask in [reclaimed, briefing] {
-        let ask = published(then(ask, Event::Requested(Relation::Replays(request_id(0))), at(7)), 0, at(7));
+        let ask = published(then(ask, Event::Requested(Relation::Replays(request_id(0), None)), at(7)), 0, at(7));
         let ask = perhaps(perhaps(ask, Event::FollowUp(FollowUpEvent::Briefed { nth: 1 }), at(8)), Event::Tick, at(60));
         assert!(ask.has_no_briefing(), "told by its response, and by a start: {ask:?}");
     }
@@ -198,7 +198,7 @@ fn who_withdrew_takes_nobodys_answer_along() {
     let ask = briefed(ask, at(6));
     let taken = collected(ask.clone(), 1, at(2), at(7));
     assert!(taken.has_briefing() && taken.is_untaken(), "{taken:?}");
-    let again = then(ask, Event::Requested(Relation::Replays(request_id(1))), at(7));
+    let again = then(ask, Event::Requested(Relation::Replays(request_id(1), None)), at(7));
     assert!(again.has_briefing() && again.is_untaken(), "{again:?}");
 }
 
@@ -224,7 +224,7 @@ fn a_dead_call_is_replaced_by_a_later_one_and_by_no_earlier_one() {
     let withdraw = || WaiterEvent::Withdrawn.of(request_id(1));
     let withdrawn = then(ask.clone(), withdraw(), at(5));
     assert_eq!(withdrawn.outcome(), Some(&Outcome::Withdrawn { by: None }), "nobody is left");
-    let back = then(then(ask, Event::Requested(Relation::Replays(request_id(0))), at(5)), withdraw(), at(6));
+    let back = then(then(ask, Event::Requested(Relation::Replays(request_id(0), None)), at(5)), withdraw(), at(6));
     assert_eq!(back.outcome(), None, "it waits again");
 }
 

@@ -199,7 +199,7 @@ impl Ask {
                 Relation::JoinsBlocked(waiter) => ask.repeated(*waiter, cx),
                 Relation::JoinsSettled(waiter) => ask.join_settled(*waiter, cx),
                 Relation::Reclaims(whose) => ask.reclaim(&whose, cx),
-                Relation::Replays(request_id) => ask.replay(&request_id, cx),
+                Relation::Replays(request_id, claim) => ask.replay(&request_id, claim, cx),
                 Relation::Supersedes => ask.supersede(),
             },
             Event::Viewed => ask.view(cx),

@@ -29,6 +29,7 @@ pub(super) fn waiter(number: u8) -> Waiter {
         told: Told::Outcome,
         carrier: if number % 2 == 1 { Carrier::Http { taken_by: None } } else { Carrier::File },
         replaced: false,
+        claim: None,
         response: Delivery::default(),
     }
 }
@@ -216,7 +217,7 @@ fn after_event() -> impl Strategy<Value = Event> {
         3 => ((1..3_u32), tried()).prop_map(|(nth, what)| Event::FollowUp(FollowUpEvent::Tried { nth, what })),
         1 => proptest::collection::vec(whose(), 0..3).prop_map(|whose| Event::Requested(Relation::Reclaims(whose))),
         1 => (0..6_u8).prop_map(|n| Event::Requested(Relation::JoinsSettled(Box::new(waiter(n))))),
-        1 => whose().prop_map(|request_id| Event::Requested(Relation::Replays(request_id))),
+        1 => whose().prop_map(|request_id| Event::Requested(Relation::Replays(request_id, None))),
         1 => Just(Event::Requested(Relation::Supersedes)),
         1 => any::<bool>().prop_map(|done| Event::FollowUp(FollowUpEvent::Stopped(done))),
         1 => any::<bool>().prop_map(|away| Event::FollowUp(FollowUpEvent::HostAway(away))),
@@ -349,7 +350,7 @@ fn judge(seen: &mut Seen, before: Option<&Ask>, event: Option<&Event>, step: &St
             // What may have been lost is told once more.
             Effect::Delivery { to: Taker::Waiter(_), effect: DeliveryEffect::Write } if lost => {}
             // The same request made once more is told once more.
-            Effect::Delivery { to: Taker::Waiter(id), effect: DeliveryEffect::Write } if matches!(event, Some(Event::Requested(Relation::Replays(again))) if again == id) =>
+            Effect::Delivery { to: Taker::Waiter(id), effect: DeliveryEffect::Write } if matches!(event, Some(Event::Requested(Relation::Replays(again, _))) if again == id) =>
                 {}
             Effect::Delivery { to: Taker::Waiter(id), effect: DeliveryEffect::Write } => seen.responds.push(id.clone()),
             Effect::Delivery { to: Taker::Briefing, effect: DeliveryEffect::Write } if !lost => judge_briefing(ask),
@@ -855,7 +856,7 @@ fn what_was_read_or_is_there_anew_is_not_said_to_be_uncollected() {
     let later = START + Duration::from_secs(700);
     let overdue = step(published(step(up(ask, 1, "q1"), told("alice", 0, "m1"), START), START), Event::Tick, later);
     assert_eq!(overdue.remark(), Remark::Overdue);
-    let anew = step(overdue.clone(), Event::Requested(Relation::Replays(request_id(0))), later);
+    let anew = step(overdue.clone(), Event::Requested(Relation::Replays(request_id(0), None)), later);
     assert_eq!(anew.remark(), Remark::Plain, "it is written again");
     let dead = step(overdue, WaiterEvent::Died.of(request_id(0)), later);
     let back = step(dead, DeliveryEvent::TakenBack { taken: false }.of(request_id(0)), later);

@@ -146,7 +146,7 @@ impl AskState {
             return false;
         };
         if self.is_not_briefed(&self.waiters[index]) {
-            return self.replay(request_id, cx);
+            return self.replay(request_id, None, cx);
         }
         let elsewhere = self.is_told_elsewhere(&self.waiters[index]);
         if elsewhere {

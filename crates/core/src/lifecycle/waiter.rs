@@ -35,6 +35,9 @@ pub struct Waiter {
     /// Its process was gone while a later call waited. It is told the outcome all the same, and waits again once it is heard of.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replaced: bool,
+    /// What its request was called once askd had claimed it. A request of that name is this one: a crash has left it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<String>,
     /// Which of the ask's briefings was for its session; set only if calls of several sessions wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub briefed: Option<u32>,
@@ -59,6 +62,11 @@ impl Waiter {
     /// Whether it was withdrawn by itself.
     pub fn is_withdrawn(&self) -> bool {
         self.told == Told::Withdrawal
+    }
+
+    /// Takes note of what its newest request was called once askd had claimed it. A call over HTTP has no name.
+    pub(super) fn note_claim(&mut self, claim: Option<String>) {
+        self.claim = claim.or(self.claim.take());
     }
 
     /// Whether it is a call that still waits, as far as askd knows: it was neither withdrawn nor replaced.

@@ -89,6 +89,7 @@ fn new(number: u8, id: u128, now: Time) -> Step {
         told: Told::Outcome,
         carrier: askd_core::Carrier::File,
         replaced: false,
+        claim: None,
         response: Delivery::default(),
     };
     let rules = Rules {

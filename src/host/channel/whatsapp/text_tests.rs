@@ -176,6 +176,7 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
             told: Told::Outcome,
             carrier: askd_core::Carrier::File,
             replaced: false,
+            claim: None,
             response: Delivery::default(),
         },
     };

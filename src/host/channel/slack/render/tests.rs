@@ -100,6 +100,7 @@ fn accepted(content: Content, session: SessionRules) -> Accepted {
         told: Told::Outcome,
         carrier: askd_core::Carrier::File,
         replaced: false,
+        claim: None,
         response: Delivery::default(),
     };
     Accepted {

@@ -8,12 +8,12 @@ An answer counts when its daemon has acknowledged it over the API of the inbox. 
 do: pgbench locks a row, changes it and commits, with the same server, record, and number of connections (8 a daemon). Each figure
 is the median of rounds in which the two take turns. The processor time of an answer is that of all daemons and the server together: unlike
 the others it says the same on a machine that has more to do. `--kept` makes outcomes of a real one, starts the daemon anew with them, and also says
-how long that took and how much memory it has then. ASKD_BIN names a binary with PostgreSQL (else target/release/askd).
+how long that took and how much memory it has then. ASKD_BIN names a binary with PostgreSQL (else target/dist/askd).
 """
 
 import argparse, http.client, json, multiprocessing, os, pathlib, re, shutil, statistics, subprocess, sys, tempfile, threading, time
 
-BINARY = str(pathlib.Path(os.environ.setdefault("ASKD_BIN", "target/release/askd")).resolve())
+BINARY = str(pathlib.Path(os.environ.setdefault("ASKD_BIN", "target/dist/askd")).resolve())
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "gates"))
 from over_http import OPERATOR, call, free_port, until  # noqa: E402
 

@@ -25,8 +25,8 @@ use tokio::sync::Notify;
 
 /// A time of day that has moved by no more than this against the monotonic clock was not set.
 pub const JUMP: Duration = Duration::from_secs(5);
-/// A time of day that follows another one moves towards it by no more than this at a time, in milliseconds.
-const STEP: i64 = 100;
+/// A time of day that follows another one moves towards it by no more than this at a time.
+pub const STEP: Duration = Duration::from_millis(100);
 /// Both clocks are read at one moment if reading them took no longer.
 const AT_ONCE: Duration = Duration::from_millis(5);
 
@@ -278,7 +278,8 @@ impl Clock {
         };
         let shown = face.at(moment).now.as_millis();
         let off = told.as_millis().saturating_sub(shown);
-        let step = off.clamp(-STEP, STEP);
+        let most = i64::try_from(STEP.as_millis()).unwrap_or(i64::MAX);
+        let step = off.clamp(-most, most);
         (*face, *behind) = (Face { now: Time::from_millis(shown + step), moment }, off - step);
         // Nobody has set it.
         noticed.apart += step;

@@ -6,7 +6,7 @@
 //! are missing there were taken by nobody. Reads no requests, writes no responses.
 
 use super::standing::Problem;
-use crate::clock::{Clock, Moment};
+use crate::clock::{Clock, Moment, Reading, STEP};
 use crate::ipc::files::{Access, Dir, Stamp};
 use crate::ipc::{BRIEFINGS, RESPONSES, TASKS};
 use crate::random;
@@ -19,7 +19,6 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Folders that are held open, each with its stamp, by their paths.
 type Held = LruCache<PathBuf, (Stamp, Arc<Dir>)>;
@@ -41,7 +40,7 @@ pub struct Folders {
     held: Arc<Mutex<Held>>,
     clock: Clock,
     /// When folders of groups were made, or found in the place of others, in this run.
-    renewed: Arc<Mutex<HashMap<PathBuf, Moment>>>,
+    renewed: Arc<Mutex<HashMap<PathBuf, Reading>>>,
     /// The groups whose folders are on the disk of the root.
     home: Arc<Mutex<HashSet<Group>>>,
     /// Folders on which another file system was seen in this run.
@@ -232,17 +231,16 @@ impl Folders {
     }
 
     fn note_renewed(&self, path: PathBuf) {
-        self.renewed.lock().insert(path, self.clock.monotonic());
+        self.renewed.lock().insert(path, self.clock.reading());
     }
 
-    /// Whether what was put into one of a group's folders at `since`, by a clock that may be `off` by so much, certainly went
-    /// with the folder: another one is in its place.
-    pub fn has_lost(&self, group: &Group, name: &str, since: Time, off: Duration) -> bool {
+    /// Whether what was put into one of a group's folders at `since` went with the folder: another one is in its place. Whoever put
+    /// it there is this run, by the same clock, or an earlier one.
+    pub fn has_lost(&self, group: &Group, name: &str, since: Time) -> bool {
         let renewed = self.renewed.lock().get(&self.path_of(group, name)).copied();
-        let now = self.clock.now();
-        // By how long ago they were, however the time of day was set in between. What is ahead of now is of an earlier run.
-        let is_older = |moment| since > now + off || now.since(since) > self.clock.monotonic().since(moment) + off;
-        renewed.is_some_and(is_older)
+        let Reading { now, set_by } = self.clock.reading();
+        // A clock that was set meanwhile has moved `since` along. What is ahead of now is of an earlier run.
+        renewed.is_some_and(|at| since > now + STEP || since < at.now.moved(set_by - at.set_by))
     }
 
     /// Makes all of a group's folders.

@@ -25,9 +25,6 @@ use std::time::Duration;
 /// No briefing of an ask at its limits comes near this.
 pub(super) const MAX_BRIEFING: usize = 4 * 1024 * 1024;
 
-/// By how much the clocks of daemons that share a database may differ, amply.
-const CLOCKS_APART: Duration = Duration::from_secs(10);
-
 /// How long after a look what was saved is flushed: what the look has found out is written with it, and not once more.
 pub(super) const FLUSHED_AFTER: Duration = Duration::from_millis(300);
 
@@ -117,8 +114,7 @@ impl Broker {
             Taker::Waiter(_) => RESPONSES,
             Taker::Briefing => BRIEFINGS,
         };
-        let off = if self.is_shared() { CLOCKS_APART } else { Duration::ZERO };
-        let lost = self.0.folders.has_lost(group, folder, since, off) && !on("renewed");
+        let lost = self.0.folders.has_lost(group, folder, since) && !on("renewed");
         if lost {
             tracing::warn!(%group, "another folder has taken the place of the group's {folder}; askd delivers again what lay in the old one");
         }

@@ -95,6 +95,11 @@ impl Folders {
         }
     }
 
+    /// Notes that nothing is known of that any more.
+    pub fn forget_problems(&self) {
+        self.problems.lock().clear();
+    }
+
     /// What keeps groups' folders from working now.
     pub fn problems(&self) -> BTreeMap<Group, Problem> {
         self.problems.lock().clone()

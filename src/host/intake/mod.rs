@@ -96,6 +96,9 @@ impl Intake {
                     // A folder is another group if the settings name it now.
                     self.groups.lock().clear();
                     self.root = Glance::default();
+                    // What is wrong is found again, under the names that the groups have now.
+                    self.shared.folders.forget_problems();
+                    self.hung.clear();
                 }
                 self.prepare(&settings);
                 prepared = Some(settings);

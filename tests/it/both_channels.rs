@@ -59,7 +59,7 @@ async fn what_slack_cannot_show_is_asked_on_whatsapp() {
     world.ask("r1", choice("Which?", &["a", "b"]));
     world.shown(ADA, "Which?").await;
     let on = || (listed_as_on(&world, "slack"), listed_as_on(&world, "whatsapp"));
-    assert_eq!(on(), (json!(0), json!(1)));
+    world.until("it to be on record", || on() == (json!(0), json!(1))).await;
     assert!(world.log().contains("channel_not_found"), "the operator is told why");
     world.writes(ADA, "1").await;
     assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "a");

@@ -631,6 +631,37 @@ impl World {
         paths.filter_map(|path| Some((path.clone(), fs::read_to_string(path).ok()?))).collect()
     }
 
+    /// As if this were the record of an ask, while no daemon runs.
+    pub(crate) fn rewrite(&self, path: &Path, record: &str) {
+        let Some(database) = &self.database else { return fs::write(path, record).unwrap() };
+        let id = path.file_stem().unwrap().display();
+        database.query(&format!("update askd.asks set record = $record${record}$record$ where id = '{id}'"));
+    }
+
+    /// As if no ask were known, while no daemon runs.
+    pub(crate) fn without_records(&self) {
+        match &self.database {
+            Some(database) => drop(database.query("delete from askd.asks; delete from askd.settled")),
+            None => self.records().keys().for_each(|path| fs::remove_file(path).unwrap()),
+        }
+    }
+
+    /// What the channel WhatsApp remembers.
+    pub(crate) fn remembered(&self) -> String {
+        let Some(database) = &self.database else {
+            return fs::read_to_string(self.state().join("channels/whatsapp.json")).unwrap_or_default();
+        };
+        let bytes = "select convert_from(bytes, 'UTF8') from askd.documents where name = 'channels/whatsapp.json'";
+        database.query(bytes).join("\n")
+    }
+
+    /// Writes these settings instead, and has the daemon (a process) read them.
+    pub(crate) fn reload(&mut self, settings: &str) {
+        settings.clone_into(&mut self.config);
+        self.settings_file();
+        self.signal(rustix::process::Signal::HUP);
+    }
+
     /// Waits until nothing is owed to anybody any more, while time passes.
     pub(crate) async fn all_closed(&self, at_most: Duration) {
         let pending = self.state().join("pending_questions");

@@ -102,7 +102,7 @@ fn a_hung_look_stops_that_group_alone_and_is_said() {
 /// What is forgotten is tidied up in its group's folder, where that may hang.
 #[test]
 fn what_is_forgotten_of_a_hung_group_holds_up_no_other_group() {
-    let world = World::empty().config("[asks]\nkeep_settled = \"1m\"\n");
+    let world = World::empty().config("[asks]\nkeep_settled = \"1m\"\n").groups(&["hung", "honest"]);
     let folder = world.data().join("ipc/hung");
     fs::create_dir_all(&folder).unwrap();
     let Some(_working) = Mounted::working(&folder) else {

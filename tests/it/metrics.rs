@@ -78,7 +78,7 @@ async fn what_alerts_count_is_there_with_0_once_a_question_is_open() {
 
 #[test]
 fn only_an_answer_that_waits_for_its_agent_counts_as_uncollected() {
-    let world = World::new();
+    let world = World::of(&["research"]);
     let agent = world.group("research");
     let mut short = choice("Which?", &["a", "b"]);
     short["timeoutMs"] = json!(10_000);

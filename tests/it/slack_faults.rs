@@ -184,7 +184,7 @@ async fn a_card_whose_reply_was_lost_is_looked_for_after_a_long_absence() {
     let (path, record) = world.records().into_iter().next().unwrap();
     let (before, after) = record.split_once("\"look_at\": \"").unwrap();
     let (_, after) = after.split_once('"').unwrap();
-    write(&path, format!("{before}\"look_at\": \"2026-01-01T00:00:00.000Z\"{after}").as_bytes());
+    world.rewrite(&path, &format!("{before}\"look_at\": \"2026-01-01T00:00:00.000Z\"{after}"));
     world.slack.faults().clear();
     world.begin().await;
     world.stored(&card.ts).await;
@@ -258,7 +258,7 @@ async fn of_two_cards_after_a_crash_none_stays_open() {
     world.stop().await;
     let (path, record) = world.records().into_iter().next().unwrap();
     assert!(record.contains("\"interrupted\": false"));
-    write(&path, record.replace("\"interrupted\": false", "\"interrupted\": true").as_bytes());
+    world.rewrite(&path, &record.replace("\"interrupted\": false", "\"interrupted\": true"));
     world.begin().await;
     let another = || world.slack.messages(CHANNEL).into_iter().find(|message| message.ts != first.ts);
     let second = world.passes(Duration::from_secs(120), "the second card", another).await;

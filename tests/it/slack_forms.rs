@@ -323,7 +323,7 @@ async fn ten_questions_at_their_limits_are_asked_and_answered() {
 }
 
 /// A card of many messages takes longer than `renderTimeout` at Slack's pace: the clock of its display counts
-/// from the last message that Slack took.
+/// from the last message that Slack took. Not with records in PostgreSQL: there the pace is kept by the server's clock, which no story moves.
 #[tokio::test]
 async fn a_card_of_many_messages_is_shown_however_long_its_posting_takes() {
     let world =

@@ -272,9 +272,7 @@ async fn words_under_an_open_card_of_an_ask_that_is_not_known_get_a_note() {
     let card = world.card(CHANNEL).await;
     settled_down(&world, &card.ts).await;
     world.stop().await;
-    for (path, _) in world.records() {
-        std::fs::remove_file(path).unwrap();
-    }
+    world.without_records();
     world.begin().await;
     world.slack.reply_in_thread(CHANNEL, &card.ts, ALICE, "a").expect("sent");
     world.told(ALICE, "no longer active").await;

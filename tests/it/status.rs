@@ -113,8 +113,7 @@ fn the_fault_of_a_group_that_is_not_served_any_more_is_not_told() {
     std::fs::set_permissions(agent.tasks(), std::fs::Permissions::from_mode(0o700)).unwrap();
     world.start();
     within(SOON, "the trouble", || (status(&world)["state"] == "degraded").then_some(()));
-    std::fs::write(world.dir.path().join("askd.toml"), "[defaults]\nroutes = []\n").unwrap();
-    world.signal(rustix::process::Signal::HUP);
+    world.reload("[defaults]\nroutes = []\n");
     within(SOON, "it to be well", || (status(&world)["state"] == "ready").then_some(()));
     assert!(world.log().contains("not served: its requests are rejected"), "{}", world.log());
 }

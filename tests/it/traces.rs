@@ -45,7 +45,8 @@ fn collector() -> (String, Receiver<Value>) {
 #[test]
 fn each_question_is_one_trace_from_the_request_to_taken() {
     let (url, spans) = collector();
-    let mut world = World::empty().config(&format!("[traces]\nendpoint = \"{url}/\"\n")).with_binary().started();
+    let settings = format!("[traces]\nendpoint = \"{url}/\"\n");
+    let mut world = World::empty().config(&settings).groups(&["g"]).with_binary().started();
     let agent = world.group("g");
     agent.ask_framework("r1");
     let ask = world.one_open();

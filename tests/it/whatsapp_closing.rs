@@ -46,11 +46,7 @@ async fn a_closing_line_that_fails_late_is_sent_again_once_and_then_reported() {
     let second = closed(&world, 2).await;
     assert_eq!((&second.text, second.quotes.as_ref()), (&first.text, Some(&question.id)));
     assert!(!world.log().contains("a card cannot be updated"));
-    happens("it to be on record that it was said", || {
-        let memory = std::fs::read_to_string(world.data().join("state/channels/whatsapp.json"));
-        memory.is_ok_and(|text| text.contains("\"owed\":false"))
-    })
-    .await;
+    happens("it to be on record that it was said", || world.remembered().contains("\"owed\":false")).await;
     failed(&world, &second, 131_000).await;
     happens("the operator to be told", || world.log().contains("a card cannot be updated")).await;
     // What would have been said goes before what is said now.
@@ -74,11 +70,7 @@ async fn a_closing_line_that_came_too_late_waits_for_the_person_over_a_restart()
     assert_eq!(world.call("POST", &format!("/asks/{id}/answer"), Some(&body)).0, 200);
     let gone = |sim: &Whatsapp| closings(sim).iter().any(|message| message.stage == Stage::Failed);
     assert!(world.phone.wait_until(gone, SOON).await);
-    happens("it to be on record", || {
-        let memory = std::fs::read_to_string(world.data().join("state/channels/whatsapp.json"));
-        memory.is_ok_and(|text| text.contains("\"owed\":true"))
-    })
-    .await;
+    happens("it to be on record", || world.remembered().contains("\"owed\":true")).await;
     world.restart().await;
     assert_eq!(closings(&world.phone).len(), 1, "nothing is sent while the chat is closed");
     world.writes(ADA, "anything new?").await;

@@ -240,8 +240,8 @@ async fn a_phone_that_was_off_is_asked_whether_it_meant_that() {
     assert!(world.phone.wait_until(asked_back, SOON).await);
     // A crash before askd has recorded when the request left would make it ask once more.
     happens("the request to be on record", || {
-        let memory = std::fs::read_to_string(world.data().join("state/channels/whatsapp.json"));
-        memory.is_ok_and(|text| text.contains("\"said\":\"no\"") && text.contains("\"note\":\"wamid."))
+        let memory = world.remembered();
+        memory.contains("\"said\":\"no\"") && memory.contains("\"note\":\"wamid.")
     })
     .await;
     world.restart().await;
@@ -278,11 +278,7 @@ async fn a_one_that_may_be_about_another_question_or_was_forwarded_confirms_noth
     world.writes(ADA, "1").await;
     world.until("another request", || requests().count() == 2).await;
     assert!(before == world.records(), "nothing is consumed");
-    happens("the time of the request to be on record", || {
-        let memory = fs::read_to_string(world.data().join("state/channels/whatsapp.json"));
-        memory.is_ok_and(|text| text.contains("\"since\":1"))
-    })
-    .await;
+    happens("the time of the request to be on record", || world.remembered().contains("\"since\":1")).await;
     world.writes(ADA, "1").await;
     assert_eq!(world.response("r1").await["result"]["answers"]["Deploy?"], "Yes");
     assert!(world.response_now("r2").is_none());

@@ -1,7 +1,7 @@
 //! How the daemon is, for `/readyz`, `GET /api/v1/status` and `askd status`: whether it can take asks and answers, and what
 //! an operator has to do. It only reads what the parts say of themselves. The shape of the report is `docs/api.md`.
 
-use super::broker::{Broker, Overview, StuckCard, Tally};
+use super::broker::{Broker, Overview, StuckCard, Tally, Unreadable};
 use super::ctx::Ctx;
 use super::folders::Folders;
 use super::port::Channels;
@@ -9,7 +9,7 @@ use super::standing::{Problem, Standing};
 use super::store::{BOOT_ID_FIX, Loading, REPORTED, Silent, no_boot_id};
 use askd_core::{Ask, ChannelName, Group, Time};
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -144,6 +144,11 @@ impl Status {
             1 => reasons.push("the responses of a group cannot be written".to_owned()),
             late => reasons.push(format!("the responses of {late} groups cannot be written")),
         }
+        match broker.unread_records().await.len() {
+            0 => {}
+            1 => reasons.push("a stored question cannot be read".to_owned()),
+            many => reasons.push(format!("{many} stored questions cannot be read")),
+        }
         Ok(reasons)
     }
 
@@ -160,6 +165,7 @@ impl Status {
         problems.extend(self.not_running().into_iter().map(ProblemView::of_missing));
         problems.extend(groups.iter().filter_map(ProblemView::of_group));
         problems.extend(self.broker.unwritten().into_iter().map(ProblemView::of_unwritten));
+        problems.extend(ProblemView::of_records(self.broker.unread_records().await, self.broker.is_shared()));
         problems.extend(self.broker.silent_hosts(REPORTED).into_iter().map(ProblemView::of_host));
         problems.extend(no_boot_id().as_deref().map(ProblemView::of_boot));
         problems.extend(overview.stuck.iter().map(ProblemView::of_card));
@@ -287,6 +293,31 @@ impl ProblemView {
     fn of_unwritten((group, Problem { since, why, fix }): (Group, Problem)) -> Self {
         let line = format!("The agent {group} does not get its answers: {why}");
         Self { kind: "folder", about: Some(group.to_string()), line, fix, since: Some(since) }
+    }
+
+    /// One for each group, whose first record it names.
+    fn of_records(unreadable: Vec<Unreadable>, in_database: bool) -> impl Iterator<Item = Self> {
+        let mut groups: BTreeMap<Arc<Group>, Vec<Unreadable>> = BTreeMap::new();
+        for record in unreadable {
+            groups.entry(Arc::clone(&record.group)).or_default().push(record);
+        }
+        groups.into_iter().filter_map(move |(group, records)| {
+            let Unreadable { since, place, why, .. } = records.first()?;
+            let (questions, others) = match records.len() {
+                1 => ("A stored question".to_owned(), String::new()),
+                many => (format!("{many} stored questions"), format!(" (the log names the {} others, too)", many - 1)),
+            };
+            let line = format!("{questions} of the agent {group} cannot be read: {place}: {why}{others}");
+            let fix = if in_database {
+                "restore the row from a backup of the database".to_owned()
+            } else {
+                format!(
+                    "restore the file from a backup, or make it readable again (ls -l '{place}', dmesg); a restart of askd \
+                     moves a damaged one aside and goes on without it"
+                )
+            };
+            Some(Self { kind: "record", about: Some(group.to_string()), line, fix, since: Some(*since) })
+        })
     }
 
     fn of_boot(why: &str) -> Self {

@@ -81,6 +81,7 @@ fn failing(text: &str, kind: &str, name: &str, number: u64) -> Result<Option<Err
     let error = match error {
         "EIO" => Errno::IO,
         "ENOSPC" => Errno::NOSPC,
+        "EMFILE" => Errno::MFILE,
         _ => return Err(()),
     };
     let (first, last) = range.split_once('-').unwrap_or((range, range));

@@ -543,6 +543,12 @@ impl World {
         self.call("POST", &path, Some(&json!({ "answers": answers })))
     }
 
+    /// What `askd status` says of this kind of trouble.
+    pub(crate) fn problems(&self, kind: &str) -> Vec<Value> {
+        let problems = self.call("GET", "/status", None).1["problems"].as_array().unwrap().clone();
+        problems.into_iter().filter(|problem| problem["kind"] == kind).collect()
+    }
+
     /// What happened to an ask, line by line.
     pub(crate) fn trail(&self, id: &str) -> Vec<Value> {
         let (status, body) = self.call("GET", &format!("/asks/{id}/trail"), None);

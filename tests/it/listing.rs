@@ -254,12 +254,18 @@ fn one_record_that_cannot_be_read_hides_no_others() {
     assert!(world.terminate().success());
     world.start();
     within(SOON, "the asks to be read", || (world.raw("GET", "/readyz", "", "").1 == "ready\n").then_some(()));
-    for (state, unread, left) in [("open", "r3", "r4"), ("settled", "r1", "r2")] {
+    for (state, unread, left) in [("settled", "r1", "r2"), ("open", "r3", "r4")] {
         let id = all.iter().find(|ask| ask["request_id"] == unread).unwrap()["id"].as_str().unwrap();
         std::fs::write(&fail, format!("openat2@{id}.json:1-:EIO")).unwrap();
         let (status, listed) = world.call("GET", &format!("/asks?state={state}"), None);
         assert_eq!((status, requests(listed["asks"].as_array().unwrap())), (200, vec![left]), "{listed}");
+        let told = world.problems("record");
+        assert!(told.len() == 1 && told[0]["line"].as_str().unwrap().contains(id), "{told:?}");
+        // That nothing can be opened now says nothing of the file.
+        std::fs::write(&fail, format!("openat2@{id}.json:1-:EMFILE")).unwrap();
+        assert_eq!(world.call("GET", &format!("/asks?state={state}"), None).0, 503);
         std::fs::remove_file(&fail).unwrap();
     }
     assert_eq!(pages(&world, "limit=1000").len(), 4);
+    assert_eq!(world.problems("record"), [json!({}); 0]);
 }

@@ -6,7 +6,7 @@ use crate::said;
 use crate::sessions::{Alive, with_session};
 use serde_json::{Value, json};
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Stdio;
@@ -387,6 +387,41 @@ fn a_stream_of_events_goes_on_after_the_last_one_that_its_client_has() {
     for unknown in ["nonsense", "0.0", "00000000000000000000000000000000.0-7"] {
         assert!(followed(&agent, Some(unknown), "r2").1.contains("event: reset"), "{unknown}");
     }
+}
+
+/// A record that cannot be read for a moment is not one that is damaged: the stream ends, and its client calls again.
+#[test]
+fn no_stream_of_events_tells_the_state_without_a_question_that_cannot_be_read_now() {
+    let world = World::empty().in_files();
+    let fail = world.dir.path().join("fail");
+    let mut remote = Remote::ready(world.env("ASKD_FAIL_CALL", fail.to_str().unwrap()));
+    remote.world.start();
+    let agent = remote.agent("research");
+    for id in ["r1", "r2"] {
+        assert_eq!(agent.ask(id, &format!("Deploy {id}?")).0, 201);
+    }
+    let ask = remote.world.open_of("r1");
+    // Another run has none of them at hand.
+    assert!(remote.world.terminate().success());
+    remote.world.start();
+    within(SOON, "both to be read", || (remote.world.raw("GET", "/readyz", "", "").1 == "ready\n").then_some(()));
+    fs::write(&fail, format!("openat2@{}.json:1-:EIO", ask["id"].as_str().unwrap())).unwrap();
+    let mut stream = TcpStream::connect(agent.at).unwrap();
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    let call =
+        format!("GET /agent/v1/events HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n\r\n", agent.at, agent.token);
+    stream.write_all(call.as_bytes()).unwrap();
+    let (mut told, mut part) = (String::new(), [0; 1000]);
+    while !told.ends_with("0\r\n\r\n") && !told.contains("\"r2\"") {
+        let read = stream.read(&mut part).unwrap();
+        told.push_str(&String::from_utf8_lossy(&part[..read]));
+        if read == 0 {
+            break;
+        }
+    }
+    assert!(!told.contains("event: reset") && !told.contains("\"r2\""), "{told}");
+    fs::remove_file(&fail).unwrap();
+    assert!(followed(&agent, None, "r1").1.contains("event: reset"));
 }
 
 #[test]

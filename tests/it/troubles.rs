@@ -181,12 +181,27 @@ fn a_damaged_record_hides_no_other_question() {
     // What was read lately, or stands in the journal, is at hand and not read again.
     assert!(world.terminate().success());
     world.start();
+    let whole = fs::read(&settled).unwrap();
     fs::write(&settled, "{").unwrap();
-    assert_eq!(
-        world.call("GET", "/asks?limit=1000", None).1["asks"].as_array().unwrap().len(),
-        2,
-        "the others are shown"
-    );
+    let list = || world.call("GET", "/asks?limit=1000", None).1;
+    assert_eq!((list()["asks"].as_array().unwrap().len(), &list()["total"]), (2, &json!(2)), "the others are shown");
+    // It is named until it can be read again, and an export does not look whole without it.
+    let ready = || world.raw("GET", "/readyz", "", "").1;
+    assert_eq!(ready(), "degraded: a stored question cannot be read\n");
+    let told = world.problems("record");
+    let problem = &told[0];
+    assert_eq!((told.len(), &problem["about"]), (1, &json!("g")));
+    let line = format!("A stored question of the agent g cannot be read: {}: ", settled.display());
+    assert!(problem["line"].as_str().unwrap().starts_with(&line), "{problem}");
+    assert!(problem["fix"].as_str().unwrap().starts_with("restore the file from a backup"), "{problem}");
+    let token = format!("authorization: Bearer {}\r\n", world.token());
+    let export = |query: &str| world.raw("GET", &format!("/api/v1/export?state=settled&format={query}"), &token, "").1;
+    let id = kept["id"].as_str().unwrap();
+    let told: Value = serde_json::from_str(&export("jsonl")).unwrap();
+    assert_eq!(told, json!({"id": id, "group": "g", "status": "unreadable"}));
+    assert_eq!(export("csv").lines().nth(1), Some(&*format!("{id},g,,,unreadable,,,,,,")));
+    fs::write(&settled, whole).unwrap();
+    assert_eq!((ready(), &list()["total"]), ("ready\n".to_owned(), &json!(3)));
     fs::write(folder.join("stray.txt"), "").unwrap();
     fs::create_dir(folder.join("folder.json")).unwrap();
     fs::write(world.data().join("state/pending_questions/stray"), "").unwrap();

@@ -226,6 +226,12 @@ impl Agents {
         for settled in [false, true] {
             let filter = Filter { settled: Some(settled), group: Some(group.clone()), ..Filter::default() };
             let page = self.broker.page(filter, MOST, None, |ask| told(ask, &ask.group)).await?;
+            for (_, id) in page.unreadable {
+                match self.broker.get(id).await {
+                    Err(StoreError::Damaged { .. }) => {}
+                    read => drop(read?),
+                }
+            }
             events.extend(page.asks.into_iter().flatten());
         }
         Ok(events)

@@ -7,7 +7,7 @@ use crate::host::store::StoreError;
 use crate::ipc::wire;
 use askd_core::{Ask, AskId, Group, Outcome, Person, ShortId, Time};
 use serde_json::value::RawValue;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,9 @@ pub struct Filter {
 pub struct Page<T> {
     /// What its reader wants to know of each ask.
     pub asks: Vec<T>,
-    /// How many asks fitted when the first page was read.
+    /// Asks of this page that fit, as far as is known without their records, which are damaged or unreadable.
+    pub unreadable: Vec<(Arc<Group>, AskId)>,
+    /// How many asks fitted when the first page was read, without those that were known to be unreadable.
     pub total: usize,
     /// Where the next page begins, unless this is the last.
     pub next: Option<Cursor>,
@@ -158,7 +160,7 @@ impl Broker {
         of: fn(&Ask) -> T,
     ) -> Result<Page<T>, StoreError> {
         let most = if filter.reads_records() { usize::MAX } else { limit + 1 };
-        let (began, ahead) = {
+        let (mut began, ahead) = {
             let index = self.index();
             let began = after.map_or_else(|| index.begin(filter), |cursor| cursor.began);
             (began, index.ahead(filter, began, after.map(|cursor| cursor.last), most))
@@ -167,12 +169,18 @@ impl Broker {
             return self.search(filter, limit, began, &ahead, after.is_none(), of);
         }
         let page = &ahead[..limit.min(ahead.len())];
-        let mut asks = Vec::new();
+        let (mut asks, mut unreadable) = (Vec::new(), Vec::new());
         for (group, place) in page {
-            asks.extend(self.read(group, *place, filter)?.map(|ask| of(&ask)));
+            asks.extend(self.read(group, *place, filter, &mut unreadable)?.map(|ask| of(&ask)));
+        }
+        if after.is_none() {
+            let known = self.0.unreadable.lock().keys().copied().collect::<HashSet<_>>();
+            if !known.is_empty() {
+                began.total = self.index().count_of(filter, |id| !known.contains(&id));
+            }
         }
         let next = page.last().filter(|_| ahead.len() > limit).map(|(_, last)| Cursor { began, last: *last });
-        Ok(Page { asks, total: began.total, next })
+        Ok(Page { asks, unreadable, total: began.total, next })
     }
 
     /// A page for a query that needs the records. The first page counts all asks that fit; the others repeat its total.
@@ -186,7 +194,8 @@ impl Broker {
         counting: bool,
         of: fn(&Ask) -> T,
     ) -> Result<Page<T>, StoreError> {
-        let (clock, mut asks, mut more, mut last, mut end) = (self.clock(), Vec::new(), 0, None, None);
+        let (clock, mut asks, mut unreadable) = (self.clock(), Vec::new(), Vec::new());
+        let (mut more, mut last, mut end) = (0, None, None);
         let until = clock.monotonic() + PATIENCE;
         for (group, place) in ahead {
             // Each page comes further, however slow the disk is or however long the machine slept.
@@ -194,7 +203,7 @@ impl Broker {
                 end = last;
                 break;
             }
-            if let Some(ask) = self.read(group, *place, filter)? {
+            if let Some(ask) = self.read(group, *place, filter, &mut unreadable)? {
                 if asks.len() < limit {
                     asks.push(of(&ask));
                 } else {
@@ -212,15 +221,23 @@ impl Broker {
             began.total = asks.len() + more;
         }
         let next = end.or(last.filter(|_| more > 0)).map(|last| Cursor { began, last });
-        Ok(Page { asks, total: began.total, next })
+        Ok(Page { asks, unreadable, total: began.total, next })
     }
 
     /// The ask at this position, if it fits. A damaged one must not hide the others; one that cannot be read now must not look
     /// as if it were not there.
-    fn read(&self, group: &Group, place: Position, filter: &Filter) -> Result<Option<Arc<Ask>>, StoreError> {
-        match self.0.store.read(group, place.id) {
-            Err(error @ StoreError::Damaged { .. }) => {
-                tracing::error!(ask = %place.id, %group, %error, "an ask cannot be read");
+    fn read(
+        &self,
+        group: &Arc<Group>,
+        place: Position,
+        filter: &Filter,
+        unreadable: &mut Vec<(Arc<Group>, AskId)>,
+    ) -> Result<Option<Arc<Ask>>, StoreError> {
+        let read = self.0.store.read(group, place.id);
+        self.note_read(place.id, &read);
+        match read {
+            Err(StoreError::Damaged { .. }) => {
+                unreadable.push((Arc::clone(group), place.id));
                 Ok(None)
             }
             read => Ok(read?.filter(|ask| filter.fits(ask))),

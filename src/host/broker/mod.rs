@@ -28,6 +28,7 @@ mod sharing;
 mod start;
 mod step;
 mod submit;
+mod unreadable;
 mod updates;
 
 pub use index::Cursor;
@@ -35,6 +36,7 @@ pub use listing::{Filter, Named, Page};
 pub(in crate::host) use lying::Outcomes;
 pub use overview::{Overview, StuckCard, Tally};
 pub use submit::Submitted;
+pub use unreadable::Unreadable;
 
 use crate::clock::{Clock, Reading};
 use crate::host::audit::{Audit, Lines};
@@ -56,7 +58,7 @@ use lanes::Lanes;
 use parking_lot::{Mutex, MutexGuard};
 use saves::Saves;
 use sharing::Beside;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use submit::Asking;
@@ -133,6 +135,7 @@ struct Inner {
     doubted: Mutex<HashSet<AskId>>,
     /// The last cards that can never be closed.
     given_up: Mutex<VecDeque<StuckCard>>,
+    unreadable: Mutex<BTreeMap<AskId, Unreadable>>,
     changes: broadcast::Sender<AskId>,
     /// The next deadline may have moved.
     moved: Notify,
@@ -380,6 +383,7 @@ impl Broker {
             return Ok(None);
         }
         let broker = self.clone();
-        tokio::task::spawn_blocking(move || broker.load(id)).await.unwrap_or(Ok(None))
+        let load = move || broker.load(id).map_err(|error| broker.if_it_lasts(error));
+        tokio::task::spawn_blocking(load).await.unwrap_or(Ok(None))
     }
 }

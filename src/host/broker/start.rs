@@ -84,6 +84,7 @@ impl Broker {
             loading,
             noted: Mutex::default(),
             given_up: Mutex::default(),
+            unreadable: Mutex::default(),
             places: Arc::new(Semaphore::new(PLACES)),
             looking: KeyedLock::default(),
             noting: KeyedLock::default(),

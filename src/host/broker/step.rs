@@ -208,6 +208,12 @@ impl Broker {
     }
 
     pub(super) fn load(&self, id: AskId) -> Result<Option<Arc<Ask>>, StoreError> {
+        let read = self.load_now(id);
+        self.note_read(id, &read);
+        read
+    }
+
+    fn load_now(&self, id: AskId) -> Result<Option<Arc<Ask>>, StoreError> {
         let all_known = self.0.loading.is_over();
         let group = self.index().group(id);
         match group {

@@ -232,7 +232,9 @@ pub enum StoreError {
     Damaged {
         /// The ask.
         id: AskId,
-        /// What is wrong with the file.
+        /// Where the record is.
+        place: String,
+        /// What is wrong with it.
         source: BadRecord,
     },
     /// The disk failed after the write: a loss of power may keep the change or undo it.

@@ -121,9 +121,14 @@ impl Index {
 
     /// What is true for a reader of the list who begins now.
     pub(in crate::host::broker) fn begin(&self, filter: &Filter) -> Began {
+        self.pages.begin(self.count_of(filter, |_| true))
+    }
+
+    /// How many asks fit, of those that a reader can be `told` of.
+    pub(in crate::host::broker) fn count_of(&self, filter: &Filter, told: impl Fn(AskId) -> bool) -> usize {
         let groups = self.numbers_of(filter);
-        let fits = |entry: &&Entry| entry.fits(filter, groups.as_deref()) && self.is_stored(entry);
-        self.pages.begin(self.entries.iter().filter(fits).count())
+        let fits = |entry: &Entry| entry.fits(filter, groups.as_deref()) && self.is_stored(entry) && told(entry.id());
+        self.entries.iter().filter(|entry| fits(entry)).count()
     }
 
     /// The asks after `last` that may fit, in the order of the list.

@@ -6,33 +6,55 @@ use super::listing::Listing;
 use super::people::Caller;
 use super::view::View;
 use super::{Inbox, Problem};
+use crate::host::broker::Page;
 use crate::host::store::StoreError;
 use crate::ipc::wire;
-use askd_core::{Ask, Outcome, Stage};
+use askd_core::{Ask, AskId, Group, Outcome, Stage};
 use axum::body::Body;
 use axum::extract::{Extension, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt as _, stream};
+use serde_json::json;
 
 /// Asks that are read at a time.
 const AT_ONCE: usize = 200;
 
 /// How an ask is written, with the head and the type of such a file.
+#[derive(Clone, Copy)]
 struct Format {
     head: &'static str,
     kind: &'static str,
     file: &'static str,
     write: fn(&Ask) -> String,
+    /// The line of one whose record is damaged or unreadable.
+    unreadable: fn(&Group, AskId) -> String,
 }
 
-const JSON_LINES: Format =
-    Format { head: "", kind: "application/jsonl; charset=utf-8", file: "askd.jsonl", write: json_line };
+impl Format {
+    /// The lines of a page.
+    fn lines(&self, page: &Page<String>) -> String {
+        let unreadable = page.unreadable.iter().map(|(group, id)| (self.unreadable)(group, *id));
+        page.asks.iter().cloned().chain(unreadable).collect()
+    }
+}
+
+/// The status of an ask of which no more is known.
+const UNREADABLE: &str = "unreadable";
+
+const JSON_LINES: Format = Format {
+    head: "",
+    kind: "application/jsonl; charset=utf-8",
+    file: "askd.jsonl",
+    write: json_line,
+    unreadable: |group, id| json!({"id": id, "group": group, "status": UNREADABLE}).to_string() + "\n",
+};
 const CSV: Format = Format {
     head: "id,group,asked_at,settled_at,status,title,question,answer,channel,by,late_at\r\n",
     kind: "text/csv; charset=utf-8",
     file: "askd.csv",
     write: csv_lines,
+    unreadable: |group, id| format!("{id},{},,,{UNREADABLE},,,,,,\r\n", cell(group.as_str())),
 };
 
 pub(super) async fn export(
@@ -42,7 +64,7 @@ pub(super) async fn export(
 ) -> Result<Response, Problem> {
     let wrong = |detail| Problem::new(StatusCode::BAD_REQUEST, "Not understood", detail);
     let format = parameters.iter().position(|(name, _)| name == "format").map(|place| parameters.remove(place).1);
-    let Format { head, kind, file, write } = match format.as_deref() {
+    let format = match format.as_deref() {
         Some("jsonl") => JSON_LINES,
         Some("csv") => CSV,
         _ => return Err(wrong("format has to be jsonl or csv.".to_owned())),
@@ -57,20 +79,20 @@ pub(super) async fn export(
     if !inbox.broker.is_loaded() {
         return Err(Problem::loading());
     }
-    let first = inbox.broker.page(filter.clone(), AT_ONCE, None, write).await.map_err(unreadable)?;
+    let first = inbox.broker.page(filter.clone(), AT_ONCE, None, format.write).await.map_err(unreadable)?;
     let rest = stream::try_unfold(first.next, move |after| {
         let (broker, filter) = (inbox.broker.clone(), filter.clone());
         async move {
             let Some(after) = after else { return Ok(None) };
-            let page = broker.page(filter, AT_ONCE, Some(after), write).await;
+            let page = broker.page(filter, AT_ONCE, Some(after), format.write).await;
             let page = page.inspect_err(|error| tracing::error!(%error, "an export ends before it is whole"))?;
-            Ok(Some((page.asks.concat(), page.next)))
+            Ok(Some((format.lines(&page), page.next)))
         }
     });
-    let begun = head.to_owned() + &first.asks.concat();
+    let begun = format.head.to_owned() + &format.lines(&first);
     let text = stream::once(std::future::ready(Ok::<_, StoreError>(begun))).chain(rest);
-    let named = format!("attachment; filename=\"{file}\"");
-    let head = [(header::CONTENT_TYPE, kind), (header::CONTENT_DISPOSITION, named.as_str())];
+    let named = format!("attachment; filename=\"{}\"", format.file);
+    let head = [(header::CONTENT_TYPE, format.kind), (header::CONTENT_DISPOSITION, named.as_str())];
     Ok((head, Body::from_stream(text)).into_response())
 }
 

@@ -101,7 +101,7 @@ pub(super) async fn list(
         return Err(Problem::loading());
     }
     let page = inbox.broker.page(filter, limit, after, |ask| to_raw_value(&View::of(ask)).ok()).await;
-    let Page { asks, total, next } = page.map_err(unreadable)?;
+    let Page { asks, total, next, .. } = page.map_err(unreadable)?;
     let asks = asks.into_iter().flatten().collect();
     Ok(Json(List { asks, total, next: next.map(|next| next.to_string()) }))
 }

@@ -9,6 +9,7 @@ use crate::ipc::is_json_file;
 use crate::sabotage::gate;
 use askd_core::{Ask, AskId, Group};
 use parking_lot::Mutex;
+use rustix::io::Errno;
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::path::PathBuf;
@@ -135,11 +136,22 @@ impl<'a> Left<'a> {
     }
 }
 
+/// Whether the process has too much open, or too little memory, to read anything: that says nothing about the file.
+fn is_of_the_process(error: &io::Error) -> bool {
+    let code = error.raw_os_error().map(Errno::from_raw_os_error);
+    code.is_some_and(|code| [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR].contains(&code))
+}
+
+fn can_be_listed(folder: &Dir) -> bool {
+    folder.list().and_then(|mut list| list.part(1, |_| Ok(()))).is_ok()
+}
+
 impl Files {
     /// An ask as its record says, where that is, and how many bytes it has.
     pub(super) fn read_record(&self, group: &Group, id: AskId) -> Result<Option<(Ask, Kind, usize)>, StoreError> {
-        let damaged = |source| StoreError::Damaged { id, source };
         for kind in [Kind::Pending, Kind::Settled] {
+            let place = || self.path.join(kind.name()).join(group.as_str()).join(file_name(id)).display().to_string();
+            let damaged = |source| StoreError::Damaged { id, place: place(), source };
             let unread = || io_error(format!("cannot read ask {id}"));
             let folder = self.folder(kind, group).map_err(unread())?;
             match folder.read_own(&file_name(id), MAX_RECORD_BYTES) {
@@ -149,7 +161,7 @@ impl Files {
                 }
                 Err(ReadError::Gone) => {}
                 // A file that cannot be read in a folder that can be is as good as a damaged one, and hides no others.
-                Err(ReadError::Io(error)) if folder.list().and_then(|mut list| list.part(1, |_| Ok(()))).is_err() => {
+                Err(ReadError::Io(error)) if is_of_the_process(&error) || !can_be_listed(&folder) => {
                     return Err(unread()(error));
                 }
                 Err(error) => return Err(damaged(BadRecord::Unreadable(error.to_string()))),

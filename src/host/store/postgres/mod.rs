@@ -139,6 +139,10 @@ pub struct InPostgres {
     _held: Option<Arc<File>>,
 }
 
+fn damaged(id: AskId, source: BadRecord) -> StoreError {
+    StoreError::Damaged { id, place: format!("the row {id} of askd.asks or askd.settled"), source }
+}
+
 fn failed(what: impl Into<String>) -> impl FnOnce(Failed) -> StoreError {
     let what = what.into();
     move |why| {
@@ -183,7 +187,7 @@ impl Store for InPostgres {
             return Ok(Some(Arc::clone(&unflushed.ask)));
         }
         let Some(row) = self.row(id)? else { return Ok(None) };
-        Ok(Some(Arc::new(row.ask().map_err(|source| StoreError::Damaged { id, source })?.ask)))
+        Ok(Some(Arc::new(row.ask().map_err(|source| damaged(id, source))?.ask)))
     }
 
     fn find(&self, id: AskId) -> Result<Option<Stored>, StoreError> {

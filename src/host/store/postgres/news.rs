@@ -4,7 +4,7 @@
 use super::asks::{Row, Version, ask_id, row};
 use super::database::{Failed, query, scalar};
 use super::pins::PinRow;
-use super::{InPostgres, failed};
+use super::{InPostgres, damaged, failed};
 use crate::host::store::{Allowed, BadRecord, News, Store, StoreError, Stored, record};
 use askd_core::{Ask, AskId, Digest, Group, Time};
 use serde::Deserialize;
@@ -134,7 +134,7 @@ impl InPostgres {
             self.cache.lock().remove(id);
             return Ok(None);
         };
-        self.keep(&row, before).map(Some).map_err(|source| StoreError::Damaged { id, source })
+        self.keep(&row, before).map(Some).map_err(|source| damaged(id, source))
     }
 
     /// Keeps a row at hand, unless what is at hand is newer. `before` was at hand when the row was read, so it is not.

@@ -7,6 +7,7 @@ use crate::remote::Remote;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
+use std::time::{Duration, Instant};
 
 /// More finished asks than any page has by default.
 const FINISHED: usize = 206;
@@ -268,4 +269,43 @@ fn one_record_that_cannot_be_read_hides_no_others() {
     }
     assert_eq!(pages(&world, "limit=1000").len(), 4);
     assert_eq!(world.problems("record"), [json!({}); 0]);
+}
+
+/// A token that was replaced opens nothing any more, and what it had begun to read does not look whole.
+#[test]
+fn an_export_ends_once_its_token_was_replaced() {
+    /// Asks that an export reads at a time.
+    const AT_ONCE: usize = 200;
+    let limits = "[asks]\nmax_open_per_group = 1000\nmax_per_hour_per_group = 1000\n";
+    let world = World::empty().in_files().with_binary().config(limits);
+    let slow = world.dir.path().join("slow");
+    let mut world = world.env("ASKD_SLOW_CALL", slow.to_str().unwrap());
+    world.start();
+    let agent = world.group("research");
+    for number in 0..=AT_ONCE {
+        agent.ask_framework(&format!("r{number}"));
+    }
+    within(SOON, "all to be open", || (world.open().len() > AT_ONCE).then_some(()));
+    let listed = pages(&world, "state=open&limit=1000");
+    // Another run has none of them at hand.
+    assert!(world.terminate().success());
+    world.start();
+    within(SOON, "the asks to be read", || (world.raw("GET", "/readyz", "", "").1 == "ready\n").then_some(()));
+    let last = listed.last().unwrap()["id"].as_str().unwrap();
+    std::fs::write(&slow, format!("openat2@{last}.json:5000")).unwrap();
+    let mut stream = std::net::TcpStream::connect(world.address()).unwrap();
+    let (at, token) = (world.address(), world.token());
+    let head = format!("host: {at}\r\nauthorization: Bearer {token}\r\nconnection: close\r\n\r\n");
+    stream.write_all(format!("GET /api/v1/export?format=csv HTTP/1.1\r\n{head}").as_bytes()).unwrap();
+    let mut told = vec![0; 1000];
+    stream.read_exact(&mut told).unwrap();
+    let begun = Instant::now();
+    let mut new = askd();
+    new.args(["link", "--new", "--url", &world.url()]).env("ASKD_TOKEN", &token);
+    assert!(new.output().unwrap().status.success());
+    let _reset = stream.read_to_end(&mut told);
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    let told = String::from_utf8_lossy(&told);
+    assert!(told.starts_with("HTTP/1.1 200") && told.contains("Which framework?"), "{told}");
+    assert!(!told.ends_with("0\r\n\r\n") && !told.contains(last), "the end of a whole body");
 }

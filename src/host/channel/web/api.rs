@@ -337,18 +337,10 @@ async fn events(
     let stream = first.chain(stream);
     let stream = stream.take_until(async move {
         let _place = place;
-        let (mut settings, mut token) = (whole.broker.settings_changes(), whole.people.kept_token().changes());
-        let is_still = || people::caller(&whole, &headers, from.as_deref().copied()).as_ref() == Some(&mine);
-        // A page that is let in differently, or not at all, reads everything again.
-        let let_out = async {
-            let mut news =
-                async || tokio::select! { it = settings.changed() => it, it = token.changed() => it }.is_ok();
-            while is_still() && news().await {}
-        };
-        // A stream that never ends would keep the daemon from stopping.
+        // A page that is let in differently, or not at all, reads everything again. A stream that never ends would keep the daemon
+        // from stopping.
         tokio::select! {
-            () = let_out => {}
-            () = whole.people.unsure(&mine, whole.ctx.clock()) => {}
+            () = people::let_out(&whole, &mine, &headers, from.as_deref().copied()) => {}
             () = whole.ctx.stopping() => {}
         }
     });

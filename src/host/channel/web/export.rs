@@ -1,20 +1,21 @@
 //! `GET /api/v1/export`: what the lists name, as JSON Lines or CSV, in a stream that holds one page at a time. If the records
-//! cannot be read on the way, the connection ends before the body does: nothing that lacks rows looks whole.
+//! cannot be read on the way, or the caller is not let in any more, the connection ends before the body does: nothing that lacks rows
+//! looks whole.
 
 use super::api::unreadable;
 use super::listing::Listing;
-use super::people::Caller;
+use super::people::{self, Caller};
 use super::view::View;
-use super::{Inbox, Problem};
+use super::{Inbox, Peer, Problem};
 use crate::host::broker::Page;
-use crate::host::store::StoreError;
 use crate::ipc::wire;
 use askd_core::{Ask, AskId, Group, Outcome, Stage};
+use axum::BoxError;
 use axum::body::Body;
 use axum::extract::{Extension, Query, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use futures_util::{StreamExt as _, stream};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::json;
 
 /// Asks that are read at a time.
@@ -60,6 +61,8 @@ const CSV: Format = Format {
 pub(super) async fn export(
     State(inbox): State<Inbox>,
     Extension(caller): Extension<Caller>,
+    from: Option<Extension<Peer>>,
+    headers: HeaderMap,
     Query(mut parameters): Query<Vec<(String, String)>>,
 ) -> Result<Response, Problem> {
     let wrong = |detail| Problem::new(StatusCode::BAD_REQUEST, "Not understood", detail);
@@ -80,17 +83,23 @@ pub(super) async fn export(
         return Err(Problem::loading());
     }
     let first = inbox.broker.page(filter.clone(), AT_ONCE, None, format.write).await.map_err(unreadable)?;
-    let rest = stream::try_unfold(first.next, move |after| {
-        let (broker, filter) = (inbox.broker.clone(), filter.clone());
+    let broker = inbox.broker.clone();
+    let let_out = async move { people::let_out(&inbox, &caller, &headers, from.as_deref().copied()).await };
+    let rest = stream::try_unfold((first.next, Box::pin(let_out)), move |(after, mut let_out)| {
+        let (broker, filter) = (broker.clone(), filter.clone());
         async move {
             let Some(after) = after else { return Ok(None) };
-            let page = broker.page(filter, AT_ONCE, Some(after), format.write).await;
-            let page = page.inspect_err(|error| tracing::error!(%error, "an export ends before it is whole"))?;
-            Ok(Some((format.lines(&page), page.next)))
+            let page = tokio::select! {
+                biased;
+                () = &mut let_out => return Err("its caller is not let in any more".into()),
+                page = broker.page(filter, AT_ONCE, Some(after), format.write) => page?,
+            };
+            Ok(Some((format.lines(&page), (page.next, let_out))))
         }
     });
+    let rest = rest.inspect_err(|error: &BoxError| tracing::error!(%error, "an export ends before it is whole"));
     let begun = format.head.to_owned() + &format.lines(&first);
-    let text = stream::once(std::future::ready(Ok::<_, StoreError>(begun))).chain(rest);
+    let text = stream::once(std::future::ready(Ok(begun))).chain(rest);
     let named = format!("attachment; filename=\"{}\"", format.file);
     let head = [(header::CONTENT_TYPE, format.kind), (header::CONTENT_DISPOSITION, named.as_str())];
     Ok((head, Body::from_stream(text)).into_response())

@@ -158,6 +158,20 @@ pub(super) fn caller(inbox: &Inbox, headers: &HeaderMap, from: Option<Peer>) -> 
     known.or_else(|| crate::sabotage::on("notoken").then(Caller::default))
 }
 
+/// Waits until a caller is let in differently, or not at all, or until that is not known.
+pub(super) async fn let_out(inbox: &Inbox, mine: &Caller, headers: &HeaderMap, from: Option<Peer>) {
+    let (mut settings, mut token) = (inbox.broker.settings_changes(), inbox.people.kept_token().changes());
+    let is_still = || caller(inbox, headers, from).as_ref() == Some(mine);
+    let changed = async {
+        let mut news = async || tokio::select! { it = settings.changed() => it, it = token.changed() => it }.is_ok();
+        while is_still() && news().await {}
+    };
+    tokio::select! {
+        () = changed => {}
+        () = inbox.people.unsure(mine, inbox.ctx.clock()) => {}
+    }
+}
+
 /// The same once that is sure: another daemon may just have replaced the kept token.
 async fn surely(inbox: &Inbox, headers: &HeaderMap, from: Option<Peer>) -> Result<Option<Caller>, Problem> {
     let known = caller(inbox, headers, from);

@@ -79,7 +79,7 @@ impl Serve {
     async fn serve(&self, settings: Settings, held: HeldSignals) -> Result<(), Exit> {
         let (data_dir, state, url) = (settings.data_dir.clone(), settings.state_dir(), settings.inbox_url());
         let by_port = settings.http.public_url.is_none();
-        let token_file = state.join(crate::host::channel::web::TOKEN_FILE);
+        let token_file = state.join(crate::host::store::TOKEN_FILE);
         let token_at = match settings.web.token {
             Some(_) => "the settings: [web] token".to_owned(),
             None => token_file.display().to_string(),

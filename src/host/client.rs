@@ -1,8 +1,8 @@
 //! Calls the HTTP API of a running daemon, for the command line and the demo.
 
-use crate::host::channel::web::TOKEN_FILE;
 use crate::host::outgoing::{client_for, root_cause};
 use crate::host::settings::{Settings, SettingsError};
+use crate::host::store::TOKEN_FILE;
 use reqwest::{Method, StatusCode};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;

@@ -66,11 +66,14 @@ impl Filter {
     }
 }
 
-/// Who answered or dismissed an ask, in time or late.
+/// How an ask ended, in time and late.
+fn outcomes(ask: &Ask) -> impl Iterator<Item = Outcome> {
+    ask.outcome().cloned().into_iter().chain(ask.late_outcome().map(|(outcome, _)| outcome))
+}
+
+/// Who answered or dismissed it.
 fn said_by(ask: &Ask) -> impl Iterator<Item = Person> {
-    let late = ask.late_outcome().map(|(outcome, _)| outcome);
-    let outcomes = ask.outcome().cloned().into_iter().chain(late);
-    outcomes.filter_map(|outcome| match outcome {
+    outcomes(ask).filter_map(|outcome| match outcome {
         Outcome::Answered { by, .. } | Outcome::Dismissed { by } => Some(by),
         _ => None,
     })
@@ -96,9 +99,7 @@ fn has_words(ask: &Ask, words: &str) -> bool {
 }
 
 fn answers(ask: &Ask) -> impl Iterator<Item = String> {
-    let late = ask.late_outcome().map(|(outcome, _)| outcome);
-    let outcomes = ask.outcome().cloned().into_iter().chain(late);
-    let details = outcomes.flat_map(|outcome| wire::details(&ask.content.questions, &outcome));
+    let details = outcomes(ask).flat_map(|outcome| wire::details(&ask.content.questions, &outcome));
     details.flat_map(|detail| detail.selected.into_iter().chain(detail.text))
 }
 

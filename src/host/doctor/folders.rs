@@ -2,10 +2,10 @@
 
 use super::Findings;
 use crate::clock::Clock;
-use crate::host::channel::web::TOKEN_FILE;
 use crate::host::folders::Folders;
 use crate::host::session::docker::Engine;
 use crate::host::settings::{Means, Settings};
+use crate::host::store::TOKEN_FILE;
 use askd_core::{Group, Time};
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;

@@ -69,20 +69,21 @@ pub fn change<T>(
 #[cfg(feature = "postgres")]
 pub(super) const AGENT_TOKENS: &str = "agent_tokens.json";
 
-/// The inbox's: its token, and the browsers that are pushed to.
-#[cfg(feature = "postgres")]
-const TOKEN: &str = "web_token";
+/// The token of the inbox.
+pub const TOKEN_FILE: &str = "web_token";
+
+/// The browsers that are pushed to.
 #[cfg(feature = "postgres")]
 const PUSH: &str = "push.json";
 
 /// The documents of those who are no channel.
 #[cfg(feature = "postgres")]
-const OTHERS: [&str; 4] = [AGENT_TOKENS, "agent_tokens_used.json", PUSH, TOKEN];
+const OTHERS: [&str; 4] = [AGENT_TOKENS, "agent_tokens_used.json", PUSH, TOKEN_FILE];
 
 /// Whether there is more than every daemon makes by itself: a token of the inbox, and a key for browsers.
 #[cfg(feature = "postgres")]
 pub(super) fn remembers(documents: &dyn Documents) -> io::Result<bool> {
-    for name in documents.names()?.iter().filter(|name| *name != TOKEN) {
+    for name in documents.names()?.iter().filter(|name| *name != TOKEN_FILE) {
         let kept = if name == PUSH { documents.read(name)? } else { None };
         let kept = kept.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
         let has_no_browser = |kept: Value| kept["devices"].as_array().is_some_and(Vec::is_empty);

@@ -23,7 +23,7 @@ mod sharing;
 
 #[cfg(feature = "postgres")]
 pub use copying::{Copied, abort, copy};
-pub use documents::{Documents, InFiles, aside, change as change_document};
+pub use documents::{Documents, InFiles, TOKEN_FILE, aside, change as change_document};
 #[cfg(feature = "postgres")]
 use files::boot_id;
 pub use files::{BOOT_ID_FIX, CHANNELS_FORMAT, Files, hold, no_boot_id, note_settings, noted_settings};

@@ -282,6 +282,11 @@ impl AskState {
         Some((Outcome::Answered { answers: answers.clone(), by: by.clone() }, *at))
     }
 
+    /// How it ended in the end: by the answer after its timeout, if one came.
+    pub fn last_outcome(&self) -> Option<Outcome> {
+        self.late_outcome().map(|(late, _)| late).or_else(|| self.outcome().cloned())
+    }
+
     /// Who answered after the timeout.
     pub fn answered_late_by(&self) -> Option<&Person> {
         if let AfterTimeout::Answered { by, .. } = &self.follow_up().after_timeout { Some(by) } else { None }

@@ -41,8 +41,8 @@ pub fn late_by_message(code: &str) -> String {
 
 /// What a newly started agent reads of an ask. *Exact* for answered and dismissed ones.
 pub fn briefing(ask: &Ask) -> String {
-    let late = ask.late_outcome().map(|(outcome, _)| outcome);
-    let outcome = late.as_ref().or_else(|| ask.outcome());
+    let last = ask.last_outcome();
+    let outcome = last.as_ref();
     let mut lines = Vec::new();
     if ask.follow_up().retold {
         lines.push("This may have reached you before the computer stopped.".to_owned());

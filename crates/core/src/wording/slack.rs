@@ -163,7 +163,7 @@ const SEVERAL: &str = "Several questions: please answer them on the card.";
 /// To a person who edited a message in a card's thread.
 pub fn slack_edited(ask: &AskState) -> String {
     let questions = &ask.content.questions;
-    let next = match ask.late_outcome().map(|(late, _)| late).as_ref().or(ask.outcome()) {
+    let next = match ask.last_outcome().as_ref() {
         Some(Outcome::Answered { answers, .. }) => {
             format!("The first answer stands: \"{}\".", told(answers, questions))
         }

@@ -5,6 +5,7 @@ use super::people::Caller;
 use super::view::View;
 use super::{Inbox, Problem};
 use crate::host::broker::{Cursor, Filter, Page};
+use crate::ipc::wire::STATUSES;
 use askd_core::{ChannelName, Time};
 use axum::Json;
 use axum::extract::{Extension, Query, State};
@@ -15,8 +16,6 @@ use serde_json::value::{RawValue, to_raw_value};
 /// How many asks a page has by default, and at most.
 const LIMIT: usize = 200;
 const MAX_LIMIT: usize = 1000;
-/// The names that `outcome` may have.
-const OUTCOMES: [&str; 5] = ["answered", "cancelled", "timeout", "undeliverable", "blocked"];
 const PARAMETERS: &str = "state, group, q, outcome, channel, person, since, until, limit and after";
 
 /// The parameters of a call.
@@ -59,8 +58,8 @@ impl Listing {
             "group" => filter.group = Some(value.parse().map_err(|_| wrong("not the name of a group"))?),
             "q" => filter.words = Some(value.to_lowercase()),
             "outcome" => {
-                let known = OUTCOMES.into_iter().find(|known| *known == value);
-                filter.outcome = Some(known.ok_or_else(|| wrong(&format!("none of {}", OUTCOMES.join(", "))))?);
+                let known = STATUSES.into_iter().find(|known| *known == value);
+                filter.outcome = Some(known.ok_or_else(|| wrong(&format!("none of {}", STATUSES.join(", "))))?);
             }
             "channel" => {
                 let names: Vec<&str> = ChannelName::ALL.iter().map(ChannelName::as_str).chain(["cli", "api"]).collect();

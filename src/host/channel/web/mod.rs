@@ -17,7 +17,7 @@ mod view;
 pub use people::Peer;
 use people::People;
 pub use problem::Problem;
-pub use token::{KeptToken, TOKEN_FILE};
+pub use token::KeptToken;
 
 use super::Adapter;
 use crate::host::broker::Broker;

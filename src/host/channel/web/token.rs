@@ -2,19 +2,16 @@
 //! while the settings have none. Daemons that share their records share it, and each follows what another one makes of it.
 
 use crate::clock::{Clock, Moment};
-use crate::host::store::{Documents, InFiles, change_document};
+use crate::host::store::{Documents, InFiles, TOKEN_FILE, change_document};
 use crate::random;
 use parking_lot::Mutex;
 use secrecy::{ExposeSecret as _, SecretString};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::watch;
 
-/// Its document.
-pub const TOKEN_FILE: &str = "web_token";
 /// How soon what another daemon has made is read again after that failed.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Unknown tokens have it read again once for each of these, and so many times at once.
@@ -32,11 +29,18 @@ struct Inner {
     now: watch::Sender<SecretString>,
     /// Held from what a change begins with until it is known.
     changing: Mutex<()>,
-    /// When all reads for unknown tokens so far would have come at the even pace.
-    paced: tokio::sync::Mutex<Option<Moment>>,
-    /// How many of these reads have begun, and whether the last one failed.
-    reads: AtomicU64,
-    read_fails: AtomicBool,
+    /// Held by a read for unknown tokens.
+    reads: tokio::sync::Mutex<Reads>,
+}
+
+/// The reads for unknown tokens.
+#[derive(Debug, Default)]
+struct Reads {
+    /// When all of them so far would have come at the even pace.
+    paced: Moment,
+    /// When the last one began, and whether it failed.
+    begun: Moment,
+    failed: bool,
 }
 
 /// Why it was not replaced.
@@ -57,9 +61,7 @@ impl KeptToken {
             copy,
             now,
             changing: Mutex::default(),
-            paced: tokio::sync::Mutex::default(),
-            reads: AtomicU64::default(),
-            read_fails: AtomicBool::default(),
+            reads: tokio::sync::Mutex::default(),
         }));
         kept.read(false)?;
         kept.copy()?;
@@ -94,27 +96,22 @@ impl KeptToken {
     /// Takes over what another daemon may just have made of it, for one caller at a time. Whoever guesses tokens has it read no faster
     /// than at a pace.
     pub(super) async fn refresh(&self, clock: &Clock) -> io::Result<()> {
-        let begun = self.0.reads.load(Ordering::Relaxed);
-        let mut paced = self.0.paced.lock().await;
-        if self.0.reads.load(Ordering::Relaxed) > begun {
+        let came = clock.monotonic();
+        let mut reads = self.0.reads.lock().await;
+        if reads.begun > came {
             // Another caller had it read meanwhile, for all who waited: a database that hangs holds none of them up twice.
-            return if self.0.read_fails.load(Ordering::Relaxed) {
-                Err(io::Error::other("it could not be read"))
-            } else {
-                Ok(())
-            };
+            return if reads.failed { Err(io::Error::other("it could not be read")) } else { Ok(()) };
         }
         let now = clock.monotonic();
-        let next = paced.map_or(now, |paced| paced.max(now));
+        let next = reads.paced.max(now);
         if next.since(now) + PACE > PACE * BURST {
             return Ok(());
         }
-        *paced = Some(next + PACE);
-        self.0.reads.fetch_add(1, Ordering::Relaxed);
+        (reads.paced, reads.begun) = (next + PACE, now);
         let kept = self.clone();
         let read = tokio::task::spawn_blocking(move || kept.read(false)).await;
         let read = read.unwrap_or_else(|panic| Err(io::Error::other(panic)));
-        self.0.read_fails.store(read.is_err(), Ordering::Relaxed);
+        reads.failed = read.is_err();
         read
     }
 

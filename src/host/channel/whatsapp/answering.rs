@@ -32,14 +32,16 @@ impl Incoming<'_> {
             Body::Tap | Body::Nothing | Body::Reaction | Body::Deleted => return Ok(()),
         }
         let reader = self.reader();
+        let open = self.find(self.broker.asked_of(&self.ids), |ask| !ask.is_blocked()).await?;
         // Before a message that opens the window no question can have left, and one may wait for just that.
-        if !self.opened && self.is_younger_than(SAID_WITHIN) && !on("datealone") {
-            let open = self.find(self.broker.asked_of(&self.ids), |_| true).await?;
-            if reader.is_unsure(&open, &self.channel.0.contacts.to_confirm(&self.person)) {
-                return Err(Untaken::Unsure);
-            }
+        if !self.opened
+            && self.is_younger_than(SAID_WITHIN)
+            && !on("datealone")
+            && reader.is_unsure(&open, &self.channel.0.contacts.to_confirm(&self.person))
+        {
+            return Err(Untaken::Unsure);
         }
-        let asked = self.asked(&reader).await?;
+        let asked = self.asked(open, &reader).await?;
         if self.allows(&reader, &asked).await? || self.confirms(&reader, &asked).await? {
             return Ok(());
         }
@@ -175,15 +177,14 @@ impl Incoming<'_> {
     }
 
     fn tell_too_late(&self, ask: &Ask, said: Option<&str>) {
-        let late = ask.late_outcome().map(|(outcome, _)| outcome);
-        let Some(outcome) = late.as_ref().or_else(|| ask.outcome()) else { return };
+        let Some(outcome) = ask.last_outcome() else { return };
         if ask.was_told(&self.message.id) {
             return;
         }
         tracing::warn!(ask = %ask.id, group = %ask.group, channel = "whatsapp", "Answer for a question that is settled");
-        let told = match said.filter(|_| *outcome == Outcome::TimedOut) {
+        let told = match said.filter(|_| outcome == Outcome::TimedOut) {
             Some(said) => wording::too_late(said),
-            None => wording::already(outcome, &ask.content.questions),
+            None => wording::already(&outcome, &ask.content.questions),
         };
         self.tell(About::Ask(ask.id), text::tame(&told));
     }

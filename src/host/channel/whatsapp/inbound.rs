@@ -228,10 +228,9 @@ impl Incoming<'_> {
         Reader { message, at, overtaken, said, post_of, about, clock_ahead: contacts.clock_ahead() }
     }
 
-    /// All asks that the sender may mean: the open ones, oldest first; those that the message names; and those that
+    /// All asks that the sender may mean: the open ones, which were read, oldest first; those that the message names; and those that
     /// ended since the platform received it.
-    pub(super) async fn asked(&self, reader: &Reader<'_>) -> Result<Vec<Asked>, NotStored> {
-        let mut asked = self.find(self.broker.asked_of(&self.ids), |ask| !ask.is_blocked()).await?;
+    pub(super) async fn asked(&self, mut asked: Vec<Asked>, reader: &Reader<'_>) -> Result<Vec<Asked>, NotStored> {
         let since = asked.iter().filter_map(|asked| reader.times(asked).called).chain(self.at).min();
         let mut ended = Vec::from_iter(reader.subject());
         if let Ok(code) = words::first_word(reader.said).parse::<ShortId>() {

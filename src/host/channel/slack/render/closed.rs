@@ -62,11 +62,7 @@ fn asked(ask: &Ask, at: Time) -> Vec<Value> {
 
 /// What was answered, also after the timeout.
 fn answers(ask: &Ask) -> Option<Answers> {
-    let late = ask.late_outcome().map(|(outcome, _)| outcome);
-    match late.as_ref().or_else(|| ask.outcome()) {
-        Some(Outcome::Answered { answers, .. }) => Some(answers.clone()),
-        _ => None,
-    }
+    if let Some(Outcome::Answered { answers, .. }) = ask.last_outcome() { Some(answers) } else { None }
 }
 
 /// A sign, what happened, and who did it.

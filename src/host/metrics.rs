@@ -2,7 +2,9 @@
 //! that an ask's steps note; decides nothing. The names are section 11 of the specification.
 
 use crate::ipc::wire::{STATUSES, status};
-use askd_core::{Ask, ChannelName, Fact, Group, Outcome, Person, Refusal, RequestId, Time, Trouble};
+use askd_core::{Ask, AskId, ChannelName, Fact, Group, Outcome, Person, Refusal, RequestId, Time, Trouble};
+use lru::LruCache;
+use parking_lot::Mutex;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -10,11 +12,14 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use std::fmt;
+use std::num::NonZeroUsize;
 
 /// The type of what a scrape gets.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// Seconds: from a card at once to a person who has to be waited for.
 const BUCKETS: [f64; 13] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+/// Of how many asks it is remembered that their answer has had a response.
+const REMEMBERED: NonZeroUsize = NonZeroUsize::MIN.saturating_add(9_999);
 
 /// How agents are started, and what comes of it.
 const STARTS: [&str; 3] = ["docker", "command", "webhook"];
@@ -53,6 +58,8 @@ pub struct Metrics {
     session_starts: Counters<2>,
     request_to_post: Histogram,
     answer_to_response: Histogram,
+    /// The last asks whose answer has had its first response.
+    responded: Mutex<LruCache<AskId, ()>>,
 }
 
 impl Default for Metrics {
@@ -69,6 +76,7 @@ impl Default for Metrics {
             session_starts,
             request_to_post: Histogram::new(BUCKETS),
             answer_to_response: Histogram::new(BUCKETS),
+            responded: Mutex::new(LruCache::new(REMEMBERED)),
         }
     }
 }
@@ -133,10 +141,12 @@ impl Metrics {
         }
     }
 
-    /// A call that came after the outcome says nothing of how fast askd is.
+    /// Only the first response of an answer says how fast askd is: neither one to a call that came after the outcome, nor one that is
+    /// written again.
     fn delivered(&self, ask: &Ask, request_id: &RequestId, now: Time) {
         let waited = |at: &Time| ask.waiter(request_id).is_some_and(|waiter| waiter.asked_at <= *at);
-        if let Some(at) = ask.settled_at().filter(waited) {
+        let first = self.responded.lock().put(ask.id, ()).is_none();
+        if let Some(at) = ask.settled_at().filter(waited).filter(|_| first) {
             self.answer_to_response.observe(seconds(at, now));
         }
     }

@@ -7,6 +7,7 @@ use askd_sim::slack::FaultKind;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 fn scrape(world: &World) -> String {
     let (status, text) = world.raw("GET", "/metrics", "", "");
@@ -51,6 +52,13 @@ async fn what_happens_is_counted_under_the_names_of_the_contract() {
         assert!(text.contains(line), "{line}{text}");
     }
     assert!(!text.contains("Which") && !text.contains(ALICE) && !text.contains(CHANNEL), "{text}");
+    // The same request, made again, says nothing of how fast the answer came.
+    world.group("research").take("r1");
+    world.time_passes(Duration::from_secs(60)).await;
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    world.response("r1").await;
+    world.time_passes(Duration::from_secs(1)).await;
+    assert!(scrape(&world).contains("askd_answer_to_response_seconds_count 1\n"), "{}", scrape(&world));
 }
 
 /// Prometheus sees an increase only from a value that was there: what an alert counts is there before it happens.

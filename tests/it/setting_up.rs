@@ -592,7 +592,7 @@ async fn init_goes_on_from_a_slack_section_without_a_bot_token() {
     };
     std::fs::write(dir.path().join("signing"), "abc").unwrap();
     let in_file = format!("signing_secret_file = {:?}", dir.path().join("signing"));
-    for kept in ["signing_secret = \"abc\"", "signing_secret = [\"abc\", \"def\"]", &in_file] {
+    for kept in ["signing_secret = \"abc\"", "signing_secret = [\"abc\", \"def\"]", &in_file, "bot_token = \"\""] {
         let done = init(&format!("[slack]\n{kept}\n")).await.unwrap();
         assert_eq!(done.status.code(), Some(0), "{kept}: {}{}", out(&done), err(&done));
         let check = askd().args(["check", "--config"]).arg(&file).env("ASKD__DATA_DIR", dir.path()).output().unwrap();

@@ -110,7 +110,8 @@ impl Metrics {
             | Fact::BriefingRead
             | Fact::LateAnswer
             | Fact::Stopped
-            | Fact::Reminded
+            | Fact::Reminded { .. }
+            | Fact::NotReminded { .. }
             | Fact::Escalated { .. }
             | Fact::AllowedAgain { .. }
             | Fact::Unblocked

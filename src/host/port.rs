@@ -52,15 +52,28 @@ pub trait Channel: fmt::Debug + Send + Sync {
     /// Makes a card that is up show what the ask is now: its deadline, how often it was asked, or how it ended.
     async fn update(&self, ask: &Ask, route: usize) -> Updated;
 
-    /// Brings an open ask to people's minds. Returns the channel's id of its card, if that is not there any more.
-    async fn remind(&self, _ask: &Ask, _route: usize) -> Option<String> {
-        None
+    /// Brings an open ask to people's minds.
+    async fn remind(&self, _ask: &Ask, _route: usize) -> Reminded {
+        Reminded::LeftOut
     }
 
     /// What keeps it from its platform.
     fn problem(&self) -> Option<Problem> {
         None
     }
+}
+
+/// What came of bringing an ask to people's minds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reminded {
+    /// They were reminded.
+    Sent,
+    /// Nobody knows whether they were.
+    Unknown,
+    /// They were not.
+    LeftOut,
+    /// They were not, because the card of this id is not there any more.
+    Gone(String),
 }
 
 /// What came of changing a card.

@@ -73,7 +73,8 @@ impl Traces {
             | Fact::StartFailed { .. }
             | Fact::LateAnswer
             | Fact::Stopped
-            | Fact::Reminded
+            | Fact::Reminded { .. }
+            | Fact::NotReminded { .. }
             | Fact::Escalated { .. }
             | Fact::AllowedAgain { .. }
             | Fact::Unblocked

@@ -1,6 +1,6 @@
 //! What people do around a card in Slack that is no click: edits and files in its thread, and its deletion.
 
-use crate::harness::{SOON, World, choice};
+use crate::harness::{SOON, World, choice, until};
 use crate::in_slack::{ALICE, BOB, CHANNEL, Mode, STRANGER, in_slack};
 use askd_sim::slack::{EVENTS, FaultKind, Message, Raw};
 use serde_json::{Value, json};
@@ -114,6 +114,25 @@ async fn a_reminder_finds_out_that_the_card_is_gone() {
         world.slack.click(CHANNEL, &again.ts, "pick:0:0", ALICE).await.expect("sent");
         world.response("r1").await;
     }
+}
+
+/// It went after askd had looked: Slack posts the reminder into the channel.
+#[tokio::test]
+async fn a_reminder_of_a_card_that_is_gone_by_then_does_not_stay_in_the_channel() {
+    let (world, card) = without_events(&ENOUGH).await;
+    world.slack.faults().next("conversations.history", FaultKind::Stall(Duration::from_secs(2)), 1);
+    let looks = || world.slack.calls().iter().filter(|call| call.method == "conversations.history").count();
+    let before = looks();
+    world.time_passes(Duration::from_secs(31)).await;
+    until("the look", SOON, || (looks() > before).then_some(())).await;
+    world.slack.delete(CHANNEL, &card.ts).expect("deleted");
+    let deleted = || world.slack.calls().iter().any(|call| call.method == "chat.delete");
+    until("the reminder to be deleted", SOON, || deleted().then_some(())).await;
+    let again = another(&world, &card.ts).await;
+    let other = |message: &Message| message.by_app && message.ts != again.ts && message.ts != card.ts;
+    assert!(world.slack.messages(CHANNEL).iter().all(|message| !other(message)), "no reminder without its card");
+    world.slack.click(CHANNEL, &again.ts, "pick:0:0", ALICE).await.expect("sent");
+    world.response("r1").await;
 }
 
 /// How many messages askd has posted, also those that are gone.

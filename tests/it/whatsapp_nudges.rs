@@ -18,6 +18,12 @@ async fn reminded(world: &World, times: usize) {
     world.until("a reminder", || reminders(&world.phone) >= times).await;
 }
 
+/// What the audit log says of reminders.
+fn of_reminders(world: &World) -> Vec<String> {
+    let what = world.audit().into_iter().map(|line| line["what"].as_str().unwrap().to_owned());
+    what.filter(|what| what.ends_with("reminded")).collect()
+}
+
 #[tokio::test]
 async fn an_open_question_is_brought_to_mind_three_times_at_most() {
     let world = on_whatsapp(sim(), TO_ADA, "[asks]\nremind_after = \"1s\"").await;
@@ -28,6 +34,7 @@ async fn an_open_question_is_brought_to_mind_three_times_at_most() {
     assert_eq!(nudge.quotes.as_ref(), Some(&question.id), "it quotes the question");
     assert!(nudge.text.ends_with(" left."), "{}", nudge.text);
     reminded(&world, 3).await;
+    world.until("that to be in the trail", || of_reminders(&world) == ["reminded"; 3]).await;
     // A reply to the reminder is a reply to the question.
     world.ask("r2", choice("Another one?", &["c", "d"]));
     world.shown(ADA, "Another one?").await;
@@ -68,6 +75,7 @@ async fn nobody_is_reminded_outside_the_window() {
     world.phone.status(&hint.id, Stage::Failed, Some(131_047));
     world.until("the reminder to be left out", || world.log().contains("a reminder is left out")).await;
     assert_eq!(reminders(&world.phone), 0, "{:#?}", world.said_to(ADA));
+    world.until("that to be in the trail", || of_reminders(&world) == ["not_reminded"]).await;
     world.writes(ADA, "2").await;
     assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "b", "it stayed open");
 }
@@ -81,7 +89,7 @@ async fn nobody_is_reminded_of_what_is_not_displayed() {
     (off["timeoutMs"], off["renderTimeout"]) = (json!(25_000), json!(10_000));
     world.ask("r1", off);
     // Its clock runs from the acceptance, and so do the reminders.
-    world.until("a reminder to be due", || world.audit().iter().any(|line| line["what"] == "reminded")).await;
+    world.until("a reminder to be left out", || of_reminders(&world).contains(&"not_reminded".to_owned())).await;
     assert_eq!(result(&world.response("r1").await), ("timeout", "timeout"));
     world.phone.phone(ADA, true);
     world.shown(ADA, "Timed out").await;
@@ -96,7 +104,8 @@ async fn what_was_settled_while_it_waited_for_its_turn_is_not_brought_to_mind() 
     world.shown(ADA, "Which?").await;
     // All this has to be paid back before the reminder can go: 42 seconds in all.
     world.chatters(ADA, 6).await;
-    world.until("a reminder to be due", || world.audit().iter().any(|line| line["what"] == "reminded")).await;
+    let is_due = || world.records().values().any(|record| record.contains("\"reminders\": 1"));
+    world.until("a reminder to be due", is_due).await;
     assert_eq!(reminders(&world.phone), 0, "it waits for its turn");
     world.writes(ADA, "1").await;
     world.response("r1").await;

@@ -214,7 +214,8 @@ fn line<'a>(ask: &'a Ask, fact: &'a Fact, now: Time) -> Option<(Line<'a>, Time)>
         Fact::Shown { route } => Line { what: "shown", channel: channel(route), ..line },
         Fact::Escalated { route } => Line { what: "escalated", channel: channel(route), ..line },
         Fact::Closed { route } => Line { what: "closed", channel: channel(route), ..line },
-        Fact::Reminded => Line { what: "reminded", ..line },
+        Fact::Reminded { route } => Line { what: "reminded", channel: channel(route), ..line },
+        Fact::NotReminded { route } => Line { what: "not_reminded", channel: channel(route), ..line },
         Fact::Briefed => Line { what: "briefed", ..line },
         Fact::BriefingRead => Line { what: "briefing_read", ..line },
         Fact::Started => Line { what: "started", ..line },
@@ -277,7 +278,8 @@ fn say(ask: &Ask, fact: &Fact) {
         | Fact::Replaced(_)
         | Fact::Posted { .. }
         | Fact::Shown { .. }
-        | Fact::Reminded
+        | Fact::Reminded { .. }
+        | Fact::NotReminded { .. }
         | Fact::Escalated { .. }
         | Fact::Delivered(_)
         | Fact::Taken(_)

@@ -5,6 +5,7 @@ use super::Broker;
 use super::errands::{Errand, What};
 use super::index::is_chat;
 use crate::host::delivery;
+use crate::host::port::Reminded;
 use crate::ipc::{RESPONSES, status_name};
 use crate::sabotage::{crash_point, gate};
 use askd_core::{Ask, Effect, Fact, FollowUpEffect, Posted, Stage, Time, Widget, WidgetEffect, WidgetEvent};
@@ -150,8 +151,14 @@ impl Broker {
             let turn = broker.0.ctx.unless_cut(broker.0.channels.of(&ask, route).wait_for_slot(place)).await;
             // Answered while this waited for its turn: then it would only disturb.
             if turn.is_some() && broker.0.store.is_ours() && !broker.index().is_settled(ask.id) {
-                let gone = broker.0.channels.of(&ask, route).remind(&ask, route).await;
-                gone.inspect(|card| broker.apply_later(ask.id, WidgetEvent::Gone(card.clone()).on(route)));
+                let reminded = broker.0.channels.of(&ask, route).remind(&ask, route).await;
+                if reminded != Reminded::Unknown {
+                    let sent = reminded == Reminded::Sent;
+                    broker.apply_later(ask.id, WidgetEvent::Reminded { sent }.on(route));
+                }
+                if let Reminded::Gone(card) = reminded {
+                    broker.apply_later(ask.id, WidgetEvent::Gone(card).on(route));
+                }
             }
         });
     }

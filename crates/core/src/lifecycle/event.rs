@@ -122,6 +122,11 @@ pub enum WidgetEvent {
     Spotted(String),
     /// The message of that id is not there any more.
     Gone(String),
+    /// A reminder was due, and the channel has sent it or left it out.
+    Reminded {
+        /// Whether it was sent.
+        sent: bool,
+    },
     /// Its card shows this now, or never will show anything else.
     Updated(Face),
 }

@@ -60,7 +60,15 @@ pub enum Fact {
     /// The session was stopped after a timeout.
     Stopped,
     /// It was brought to people's minds.
-    Reminded,
+    Reminded {
+        /// The route.
+        route: usize,
+    },
+    /// That was due, and the channel left it out.
+    NotReminded {
+        /// The route.
+        route: usize,
+    },
     /// Nobody answered, so it is shown on a further route.
     Escalated {
         /// The route.

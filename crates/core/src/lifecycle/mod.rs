@@ -223,6 +223,7 @@ impl Ask {
                 WidgetEvent::Opened => ask.opened(route, cx),
                 WidgetEvent::Spotted(message) => ask.spotted(route, message, cx),
                 WidgetEvent::Gone(message) => ask.gone(route, &message, cx),
+                WidgetEvent::Reminded { sent } => ask.was_reminded(route, sent, cx),
                 WidgetEvent::Updated(face) => ask.updated(route, face, cx),
             },
             Event::Delivery { to, event } => match to {

@@ -36,11 +36,8 @@ impl AskState {
         }
         if reminded {
             let card = |widget: &Widget| widget.route.posts() && matches!(widget.state, WidgetState::Up { .. });
-            let shown: Vec<usize> = (0..self.widgets.len()).filter(|route| card(&self.widgets[*route])).collect();
-            if !shown.is_empty() {
-                cx.note(Fact::Reminded);
-            }
-            cx.effects.extend(shown.into_iter().map(|route| WidgetEffect::Remind.on(route)));
+            let shown = (0..self.widgets.len()).filter(|route| card(&self.widgets[*route]));
+            cx.effects.extend(shown.map(|route| WidgetEffect::Remind.on(route)));
         }
         if self.escalate_at().is_some_and(|due| due <= cx.now) {
             self.count(|_, escalations| *escalations = escalations.saturating_add(1));
@@ -48,6 +45,15 @@ impl AskState {
             escalated = self.show_next(cx);
         }
         reminded || escalated
+    }
+
+    /// What came of a reminder, for the audit log; `false` if nothing is noted of the ask any more.
+    pub(super) fn was_reminded(&self, route: usize, sent: bool, cx: &mut Context) -> bool {
+        let noted = self.outcome().is_none() && route < self.widgets.len();
+        if noted {
+            cx.note(if sent { Fact::Reminded { route } } else { Fact::NotReminded { route } });
+        }
+        noted
     }
 
     fn count(&mut self, count: impl FnOnce(&mut u8, &mut u8)) {

@@ -261,6 +261,7 @@ pub(super) fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
         1 => route.clone().prop_map(|route| Some(WidgetEvent::Opened.on(route))),
         1 => (route.clone(), "m[1-5]").prop_map(|(route, message)| Some(WidgetEvent::Spotted(message).on(route))),
         1 => (route.clone(), "m[1-5]").prop_map(|(route, message)| Some(WidgetEvent::Gone(message).on(route))),
+        1 => (route.clone(), any::<bool>()).prop_map(|(route, sent)| Some(WidgetEvent::Reminded { sent }.on(route))),
         4 => (proptest::option::of(route.clone()), person(), reply()).prop_map(|(route, person, reply)| {
             Some(Event::Replied { source: route.map_or(Source::Token, Source::Route), person, reply })
         }),

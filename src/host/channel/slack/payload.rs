@@ -63,6 +63,20 @@ pub(super) struct Container {
     pub(super) thread_ts: Option<String>,
 }
 
+/// What Slack says of a message that it has just posted.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Posting {
+    pub(super) ts: String,
+    pub(super) message: InThread,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct InThread {
+    pub(super) thread_ts: Option<String>,
+}
+
 /// A message of askd's own, in an interaction or in the history of a channel.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]

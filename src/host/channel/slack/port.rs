@@ -3,10 +3,10 @@
 use super::client::{CALL_TIMEOUT, CallError};
 use super::history::{CARD, PostedMessages, TEXT};
 use super::pace::POST;
-use super::payload::Message;
+use super::payload::Posting;
 use super::{Slack, render};
 use crate::host::backoff::Backoff;
-use crate::host::port::{Channel, Progress, Updated};
+use crate::host::port::{Channel, Progress, Reminded, Updated};
 use crate::host::standing::Problem;
 use askd_core::{
     Ask, Capabilities, ChannelName, Content, Found, Group, Posted, Rejection, Route, Stage, Trouble, WidgetState,
@@ -104,26 +104,39 @@ impl Channel for Slack {
 
     /// Posts a reminder in the thread of the card. Slack posts a reply to a message that was deleted into the channel itself,
     /// so askd looks first, and says nothing if it cannot see the card.
-    async fn remind(&self, ask: &Ask, route: usize) -> Option<String> {
-        let widget = ask.widgets.get(route)?;
-        let (chat, ts) = (&widget.route.chat, widget.messages().next_back()?);
-        let Stage::Open { answer_by, .. } = ask.stage else { return None };
+    async fn remind(&self, ask: &Ask, route: usize) -> Reminded {
+        let card = ask.widgets.get(route).and_then(|widget| Some((&widget.route.chat, widget.messages().next_back()?)));
+        let (Some((chat, ts)), Stage::Open { answer_by, .. }) = (card, &ask.stage) else { return Reminded::LeftOut };
         match self.parent(chat, ts).await {
             Ok(Some(_)) => {}
-            Ok(None) => return Some(ts.to_owned()),
+            Ok(None) => return Reminded::Gone(ts.to_owned()),
             Err(error) => {
                 let why = error.explain();
                 tracing::warn!(ask = %ask.id, chat, why, "no reminder: askd cannot see whether the card is still there");
-                return None;
+                return Reminded::LeftOut;
             }
         }
-        let message = render::reminder(answer_by);
+        let message = render::reminder(*answer_by);
         let mut body = body(chat, &message);
         body["thread_ts"] = json!(ts);
-        if let Err(error) = self.post_message(chat, &body).await {
-            tracing::warn!(ask = %ask.id, %error, "could not post a reminder");
+        match self.post_message(chat, &body).await {
+            // The card went after that look: Slack has posted the reminder into the channel, where it belongs to nothing.
+            Ok(Posting { ts: stray, message }) if message.thread_ts.is_none() => match self.parent(chat, ts).await {
+                Ok(None) => {
+                    let stray = json!({"channel": chat, "ts": stray});
+                    if let Err(error) = self.0.client.post::<IgnoredAny>("chat.delete", chat, &stray).await {
+                        tracing::warn!(ask = %ask.id, %error, "a reminder of a card that is gone could not be deleted");
+                    }
+                    Reminded::Gone(ts.to_owned())
+                }
+                _ => Reminded::Sent,
+            },
+            Ok(_) => Reminded::Sent,
+            Err(error) => {
+                tracing::warn!(ask = %ask.id, %error, "could not post a reminder");
+                if let CallError::Unknown(_) = error { Reminded::Unknown } else { Reminded::LeftOut }
+            }
         }
-        None
     }
 
     /// Updates every card of the ask in this chat.
@@ -198,11 +211,11 @@ impl Slack {
         body["unfurl_links"] = json!(false);
         body["unfurl_media"] = json!(false);
         body["metadata"] = json!({"event_type": event_type, "event_payload": event_payload});
-        let Message { ts, .. } = self.post_message(chat, &body).await?;
+        let Posting { ts, .. } = self.post_message(chat, &body).await?;
         if ts.is_empty() { Err(CallError::Unknown("an answer without ts".to_owned())) } else { Ok(ts) }
     }
 
-    async fn post_message(&self, chat: &str, body: &Value) -> Result<Message, CallError> {
+    async fn post_message(&self, chat: &str, body: &Value) -> Result<Posting, CallError> {
         self.0.pace.posting(chat, CALL_TIMEOUT);
         let posted = self.0.client.post(POST, chat, body).await;
         self.0.pace.posted(chat);

@@ -8,7 +8,7 @@ use super::outbox::Sent;
 use super::text::{self, How};
 use super::{Invitation, Whatsapp, deadline_text, taps};
 use crate::host::channel::Adapter as _;
-use crate::host::port::{Channel, Progress, Updated};
+use crate::host::port::{Channel, Progress, Reminded, Updated};
 use crate::host::standing::Problem;
 use askd_core::{Ask, Capabilities, ChannelName, Found, Posted, Route, Time, Trouble, Widget, WidgetState, wording};
 use async_trait::async_trait;
@@ -121,7 +121,18 @@ impl Channel for Whatsapp {
 
     /// Reminds the person of a question that they have, in a message that quotes it and is tried once. The core decides
     /// when a reminder is due.
-    async fn remind(&self, ask: &Ask, route: usize) -> Option<String> {
+    async fn remind(&self, ask: &Ask, route: usize) -> Reminded {
+        self.bring_to_mind(ask, route).await.unwrap_or(Reminded::LeftOut)
+    }
+
+    fn problem(&self) -> Option<Problem> {
+        self.0.outbox.problem()
+    }
+}
+
+impl Whatsapp {
+    /// `None`: there is nobody to remind.
+    async fn bring_to_mind(&self, ask: &Ask, route: usize) -> Option<Reminded> {
         let (_, to) = displayed(ask, route)?;
         if !self.0.contacts.window_is_open(to) {
             tracing::info!(ask = %ask.id, "a reminder is left out: the person has not written within 24 hours");
@@ -142,16 +153,14 @@ impl Channel for Whatsapp {
                 self.0.contacts.is_about(&id, About::Question { ask: ask.id, question });
                 // If this fails, the status says it again.
                 let _not_stored = self.0.contacts.save().await;
+                return Some(Reminded::Sent);
             }
             Sent::Refused(Verdict::WindowClosed) => self.0.contacts.window_closed(to, self.now()),
             // The next reminder will be sent.
-            Sent::Refused(_) | Sent::Lost(_) | Sent::NotBegun => {}
+            Sent::Refused(_) | Sent::NotBegun => {}
+            Sent::Lost(_) => return Some(Reminded::Unknown),
         }
         None
-    }
-
-    fn problem(&self) -> Option<Problem> {
-        self.0.outbox.problem()
     }
 }
 

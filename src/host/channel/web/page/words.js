@@ -135,6 +135,7 @@ const HAPPENED = {
   shown: 'shown',
   not_shown: 'could not be shown',
   reminded: 'people were reminded',
+  not_reminded: 'a reminder was left out',
   escalated: 'nobody answered: on to the next route',
   answered: 'answered',
   dismissed: 'dismissed',

@@ -59,7 +59,8 @@ async fn what_is_not_signed_by_slack_now_gets_nowhere() {
     assert_eq!(world.response("r1").await["result"]["status"], "answered");
 }
 
-/// While a slow disk stores the first click, the others wait on connections of their own.
+/// While a slow disk stores the first click, the others wait on connections of their own. The disk is that of the journal, which records
+/// in PostgreSQL do not have.
 #[tokio::test]
 async fn a_burst_of_clicks_on_many_connections_is_turned_away_nowhere() {
     let mut world = in_slack(Mode::Http).with_binary().prepare().await;

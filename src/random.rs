@@ -1,6 +1,7 @@
 //! The one place where randomness is made: ids and secrets.
 
 use askd_core::{AskId, RequestId, ShortId};
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 
 /// What short codes are made of: nothing that looks like something else.
@@ -35,22 +36,25 @@ pub fn secret() -> io::Result<String> {
 
 /// A short code that is not `taken`: a letter and a digit, longer only when those run out.
 pub fn short_id(taken: impl Fn(&ShortId) -> bool) -> ShortId {
-    let mut length = 2;
+    // To ask the kernel at each try would take longer than all else that is done in memory for a new ask.
+    let (random, mut length, mut nth) = (RandomState::new(), 2, 0_u64);
     loop {
         // As many tries as make a miss unlikely while codes of this length are left.
         for _ in 0..64 {
-            if let Some(code) = code(length).parse().ok().filter(|code| !taken(code)) {
+            nth += 1;
+            let code = code(length, random.hash_one(nth).to_le_bytes());
+            if let Some(code) = code.parse().ok().filter(|code| !taken(code)) {
                 return code;
             }
         }
-        length = (length + 1).min(8);
+        length = (length + 1).min(LONGEST);
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "this is the permitted home")]
-fn code(length: usize) -> String {
-    let random = uuid::Uuid::new_v4();
-    let bytes = random.as_bytes();
+/// The most characters of a code.
+const LONGEST: usize = 8;
+
+fn code(length: usize, bytes: [u8; LONGEST]) -> String {
     let pick = |from: &[u8], byte: u8| char::from(from[usize::from(byte) % from.len()]);
     let letter = std::iter::once(pick(LETTERS, bytes[0]));
     letter.chain((1..length).map(|index| pick(DIGITS, bytes[index]))).collect()

@@ -178,6 +178,8 @@ impl Index {
         self.groups.add(ask, &entry);
         let slot = self.entries.add(entry);
         self.attempts.note(slot, ask, subjects, None, &self.entries);
+        // To look for it first would cost as much as all that follows.
+        self.pages.put(slot, &self.entries);
         self.link(slot, ask, names);
     }
 
@@ -201,6 +203,9 @@ impl Index {
                 self.groups.end(&entry);
             }
             self.entries.set(slot, entry);
+            if !Pages::stays(&before, &entry) {
+                self.pages.put(slot, &self.entries);
+            }
             self.attempts.note(slot, ask, subjects(&ask.content), Some(&before), &self.entries);
         }
         self.link(slot, ask, self.naming.names(ask));
@@ -214,9 +219,6 @@ impl Index {
         }
         if entry.left == Left::Outcome {
             self.groups.keep(slot, &self.entries);
-        }
-        if !self.pages.has(slot, &self.entries) {
-            self.pages.put(slot, &self.entries);
         }
         self.chats.put(slot, ask, &self.entries);
         for (by, name) in names {

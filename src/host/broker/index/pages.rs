@@ -86,13 +86,6 @@ impl Pages {
         place(before) == place(after)
     }
 
-    /// Whether an ask is in it.
-    pub(super) fn has(&self, slot: Slot, entries: &Entries) -> bool {
-        let (part, asks) =
-            if entries[slot].is_settled() { (Part::Settled, &self.settled) } else { (Part::Open, &self.open) };
-        asks.contains(slot, positions(entries, part))
-    }
-
     /// Puts an ask in its place.
     pub(super) fn put(&mut self, slot: Slot, entries: &Entries) {
         if entries[slot].is_wanting() {

@@ -237,7 +237,7 @@ impl Files {
 
     /// Reads a file, or notes what has to be changed later.
     fn read_one(&self, folder: &Folder<'_>, name: String) -> Result<Option<Stored>, StoreError> {
-        let path = folder.path.join(&name);
+        let (path, id) = (|| folder.path.join(&name), id_of(&name));
         let damaged = if name.starts_with(".tmp-") {
             let stamp = folder.asks.stat(&name).ok().flatten();
             // A later one belongs to a save that is under way.
@@ -247,13 +247,13 @@ impl Files {
             None
         } else if !is_json_file(&name) {
             return Ok(None);
-        } else if let Some(id) = id_of(&name).filter(|id| folder.odd.newer.contains(id)) {
+        } else if let Some(id) = id.filter(|id| folder.odd.newer.contains(id)) {
             // A copy of the folder may have both, here too.
             if folder.kind != PENDING || self.unfiled.lies_in(id) != Some(Kind::Settled) {
                 return Ok(None);
             }
             None
-        } else if let Some(newer) = id_of(&name).and_then(|id| self.unfiled.stored(id)) {
+        } else if let Some(newer) = id.and_then(|id| self.unfiled.stored(id)) {
             return Ok(Some(newer));
         } else {
             let bytes = match folder.asks.read_own(&name, MAX_RECORD_BYTES) {
@@ -261,7 +261,7 @@ impl Files {
                 // It was retired or forgotten meanwhile.
                 Err(ReadError::Gone) => return Ok(None),
                 Err(error) => {
-                    folder.odd.unreadable(&path, &error);
+                    folder.odd.unreadable(&path(), &error);
                     return Ok(None);
                 }
             };
@@ -275,11 +275,12 @@ impl Files {
                 }
                 Ok(_) => Some(BadRecord::Misnamed),
                 Err(source @ BadRecord::Newer { .. }) => {
-                    return Err(StoreError::Newer { file: path.display().to_string(), source });
+                    return Err(StoreError::Newer { file: path().display().to_string(), source });
                 }
                 Err(why) => Some(why),
             }
         };
+        let path = path();
         let change = Change { folder: format!("{}/{}", folder.kind, folder.group), name, path, damaged };
         folder.odd.changes.lock().push(change);
         Ok(None)

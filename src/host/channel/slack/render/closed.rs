@@ -44,7 +44,7 @@ pub(in super::super) fn closed(ask: &Ask, route: usize) -> Option<Message> {
 fn asked(ask: &Ask, at: Time) -> Vec<Value> {
     let content = &ask.content;
     if let [question] = &*content.questions {
-        let one_message = super::card(&CardView::of(ask, 1, at)).len() == 1;
+        let one_message = super::is_one_message(&CardView::of(ask, 1, at));
         let said = if one_message { question_text(content, 0, question) } else { wording::slack_above(None) };
         let title = content.title.iter().filter(|_| !super::one_click(question)).flat_map(|title| title_blocks(title));
         return title.chain(sections(&said)).collect();

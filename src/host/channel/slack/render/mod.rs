@@ -16,6 +16,7 @@ pub(super) use blocked::blocked;
 pub(super) use blocks::{OTHER, SKIP};
 pub(super) use closed::closed;
 pub(super) use modal::modal;
+use open::is_one_message;
 pub(super) use open::{card, fits};
 
 use super::text;

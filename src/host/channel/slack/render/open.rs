@@ -14,6 +14,9 @@ use serde_json::Value;
 
 /// Characters of a notice.
 const NOTICE: usize = 300;
+/// Texts of at most so many bytes, in at most so many questions, are one message.
+const SHORT: usize = 400;
+const SHORT_QUESTIONS: usize = 2;
 
 /// The messages of a card; the last one is what people use.
 pub(in super::super) fn card(view: &CardView<'_>) -> Vec<Message> {
@@ -27,6 +30,25 @@ pub(in super::super) fn card(view: &CardView<'_>) -> Vec<Message> {
         Some(_) => is_one(&one_message(&CardView { timed_out: None, ..*view })),
     };
     if one { vec![Message { text: notice, blocks }] } else { split(view, &notice) }
+}
+
+/// Whether a card is one message. A settled one is rendered after each answer, and nearly every text is so short that this
+/// needs no rendering.
+pub(super) fn is_one_message(view: &CardView<'_>) -> bool {
+    is_certainly_short(view.content) || card(view).len() == 1
+}
+
+/// Whether texts are so short that they fit into one message in whatever way they are rendered: each character is at most six
+/// units then, and each text stands there twice at most. askd's own words beside them need fewer units than are left.
+pub(super) fn is_certainly_short(content: &Content) -> bool {
+    let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    let of_choice = |choice: &Choice| choice.label.len() + length(&choice.description);
+    let of_question = |question: &Question| {
+        let choices: usize = question.choices.iter().map(of_choice).sum();
+        question.text.len() + length(&question.header) + length(&question.placeholder) + choices
+    };
+    let questions: usize = content.questions.iter().map(of_question).sum();
+    content.questions.len() <= SHORT_QUESTIONS && length(&content.title) + length(&content.context) + questions <= SHORT
 }
 
 /// The blocks of the message that people use. Its first line is askd's own, the rest is the agent's. The texts are in
@@ -82,6 +104,9 @@ fn question_blocks(content: &Content, index: usize, question: &Question) -> Vec<
 
 /// Whether the messages of a card with this content are within Slack's limits.
 pub(in super::super) fn fits(group: &Group, content: &Content) -> Result<(), Rejection> {
+    if is_certainly_short(content) {
+        return Ok(());
+    }
     let id = askd_core::AskId::from_bits(u128::MAX);
     let until = Time::from_millis(4_102_444_800_000);
     let view = CardView { id, group, content, attempt: u8::MAX, numbered: true, until, timed_out: None };

@@ -50,6 +50,31 @@ fn ask_of(content: Content, session: SessionRules) -> Ask {
     ask.step(posted, NOW).unwrap().unwrap().ask
 }
 
+/// What needs most room: characters that are escaped, that get a joint, whose lines are made bold one by one, and empty fields.
+#[test]
+fn a_text_that_is_certainly_short_is_one_message_whatever_is_in_it() {
+    for kind in ["text", "select", "multi-select"] {
+        for piece in ["&", "<", "@a", "#a", "a\n", "://", "a.a", "`", "]( ", "\u{7f}", "\u{202e}", "😀"] {
+            let labels: Vec<String> = (0..10).map(|at| format!("{at}")).collect();
+            let labels: Vec<&str> = labels.iter().map(String::as_str).filter(|_| kind != "text").collect();
+            let fill = |bytes: usize| piece.repeat(bytes / piece.len());
+            let drafts = || vec![draft(&format!("1{}", fill(90)), kind, &labels), draft("2", kind, &labels)];
+            let contents = [
+                content(Some(&format!("T{}", fill(60))), Some(&fill(200)), drafts()),
+                content(None, None, vec![draft(&format!("1{}", fill(350)), kind, &labels)]),
+                content(None, Some(&fill(360)), vec![draft("1", kind, &labels)]),
+            ];
+            for content in contents {
+                assert!(open::is_certainly_short(&content), "{piece:?}");
+                assert_eq!(drawn(&content, 3).len(), 1, "{kind} {piece:?}");
+                assert!(total(&drawn(&content, 3)[0].blocks) < COMFORTABLE / 2, "{kind} {piece:?}");
+            }
+        }
+    }
+    let long = content(None, Some(&"a".repeat(401)), vec![draft("1", "text", &[])]);
+    assert!(!open::is_certainly_short(&long));
+}
+
 #[test]
 fn a_try_that_does_not_count_carries_no_number_in_its_heading() {
     let ask = Ask::accept(

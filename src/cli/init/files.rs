@@ -48,7 +48,13 @@ pub(super) fn rewrite(path: &Path, text: &str) -> anyhow::Result<()> {
     let (at, old) = (|| format!("cannot write {}", path.display()), free(path)?);
     std::fs::copy(path, &old).with_context(at)?;
     sync(&old).and_then(|()| sync_folder(&old)).with_context(at)?;
-    write(path, OpenOptions::new().write(true).truncate(true), text)
+    // Cut off last, so that a full disk empties nothing.
+    let written = OpenOptions::new().write(true).open(path).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.set_len(text.len() as u64)?;
+        file.sync_all()
+    });
+    written.with_context(|| format!("cannot write {}; what it held is in {}", path.display(), old.display()))
 }
 
 fn sync(path: &Path) -> std::io::Result<()> {
@@ -93,5 +99,23 @@ mod tests {
         let mut names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
         assert_eq!(names, ["askd.toml", "link.toml", "link.toml.old1"]);
+    }
+
+    #[test]
+    fn what_cannot_be_written_anew_keeps_what_it_held_and_says_where() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("program");
+        std::fs::copy("/bin/sleep", &program).unwrap();
+        let mut runs = std::process::Command::new(&program).arg("60").spawn().unwrap();
+        // Nobody writes into a program that runs.
+        let refused = rewrite(&program, "after").unwrap_err().to_string();
+        runs.kill().unwrap();
+        runs.wait().unwrap();
+        assert!(refused.contains("program.old1"), "{refused}");
+        let held = |file: &str| std::fs::read(file).unwrap();
+        assert!(
+            held("/bin/sleep") == held(&program.display().to_string())
+                && held("/bin/sleep") == held(&format!("{}.old1", program.display()))
+        );
     }
 }

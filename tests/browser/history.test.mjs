@@ -62,7 +62,7 @@ test('a daemon that cannot read its questions says so, and is asked again', asyn
   const broken = (route) => route.fulfill({ status: 503, json: problem, contentType: 'application/problem+json' });
   const lists = /api\/v1\/asks\?/;
   await open({ expected: [/503/], before: (fresh) => fresh.route(lists, broken) });
-  await until('the reason', async () => (await connectionLine().textContent()) === problem.detail);
+  await until('the reason', async () => (await connectionLine().textContent()) === `${problem.detail} Trying again…`);
   await page.unroute(lists);
   await visible(card(page, ask));
   assert.equal(await connectionLine().textContent(), '');

@@ -15,10 +15,12 @@ let name = null;
 
 // What went wrong, in a sentence for people. `status` is 0 when there was no reply at all.
 export class Problem extends Error {
-  constructor(status, detail, ask = null) {
+  constructor(status, detail, ask = null, isOurs = false) {
     super(detail);
     this.status = status;
     this.ask = ask;
+    // askd itself says so, and no proxy before it.
+    this.isOurs = isOurs;
   }
 }
 
@@ -100,7 +102,7 @@ export async function request(path, options = {}) {
 
 export async function problemOf(reply) {
   const body = await reply.json().catch(() => ({}));
-  return new Problem(reply.status, body.detail || body.title || `askd replied with status ${reply.status}.`, body.ask ?? null);
+  return new Problem(reply.status, body.detail || body.title || `askd replied with status ${reply.status}.`, body.ask ?? null, Boolean(body.detail));
 }
 
 async function call(path, options = {}) {

@@ -409,13 +409,18 @@ async function readList() {
   }
 }
 
-// A daemon that says why it cannot list is there.
-function whenUnread({ status, message }) {
-  if (status !== 503) {
+// What a daemon says that is there and cannot do it now. What a proxy says is not its word.
+function reasonOf(problem) {
+  return problem?.status === 503 && problem.isOurs ? `${problem.message.replace(/ Try again[^.]*\.$/, '')} Trying again…` : null;
+}
+
+function whenUnread(problem) {
+  const reason = reasonOf(problem);
+  if (reason === null) {
     link.fail();
     return;
   }
-  line(message);
+  line(reason);
   rereading = setTimeout(readList, REREAD_MS);
 }
 
@@ -431,8 +436,7 @@ const link = connection({
   onDenied: ({ message }) => denied(message),
   onLost(since, problem) {
     const why = problem?.status === 403 ? ` askd refuses this address: ${problem.message}` : '';
-    // A daemon that says why is there.
-    line(problem?.status === 503 ? problem.message : `No connection to askd since ${clockTime(since)}.${why} Trying again…`, 'lost');
+    line(reasonOf(problem) ?? `No connection to askd since ${clockTime(since)}.${why} Trying again…`, 'lost');
   },
   onUp() {
     const wasLost = byId('connection').classList.contains('lost');

@@ -102,7 +102,7 @@ export function connection({ onEvent, onDenied, onLost, onUp }) {
     }
     lostSince ??= Date.now();
     // A stream that the other side ended is tried once more before anybody is told: a proxy may cut it now and then.
-    if (!opened || gaveUp) tellLost({ since: lostSince, problem: problem && { status: problem.status, message: problem.message } });
+    if (!opened || gaveUp) tellLost({ since: lostSince, problem: problem && { ...problem, message: problem.message } });
     // The timers of a hidden tab sleep, so a visible tab tries instead.
     say({ events: [], lost, yields: !isVisible() });
     timer = setTimeout(run, wait);

@@ -111,4 +111,5 @@ mod whatsapp_taps;
 mod whatsapp_time;
 mod whatsapp_together;
 mod whatsapp_trips;
+mod whatsapp_waiting;
 mod whatsapp_window;

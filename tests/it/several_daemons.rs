@@ -6,9 +6,10 @@ use crate::in_slack::{ALICE, BOB, CHANNEL};
 use crate::on_postgres::Database;
 use crate::on_whatsapp::{ADA, sim};
 use crate::remote::{Agent, Remote};
+use crate::said::FROM_BEFORE;
 use crate::timing::faketime;
 use askd_sim::slack::{APP_TOKEN, BOT_TOKEN, Config, FaultKind, Message, SIGNING_SECRET, Slack, too_early};
-use askd_sim::whatsapp::Whatsapp;
+use askd_sim::whatsapp::{Ladder, Message as Bubble, Stage, Whatsapp};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Barrier;
@@ -223,6 +224,54 @@ async fn whatsapp_is_read_by_the_leader_whoever_is_called() {
     within(SOON, "nothing to be left", || {
         (cluster.database.query("select count(*) from askd.webhooks") == ["0"]).then_some(())
     });
+}
+
+/// Fifty people answer at once, before Meta has told when the question left. What it tells next is read behind all of them, even
+/// if it comes with a message of one who waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_status_that_replies_wait_for_is_read_however_many_wait() {
+    let people: Vec<String> = (0..60).map(|number| format!("155501008{number:02}")).collect();
+    let all = serde_json::to_string(&people).unwrap();
+    let group = format!(
+        "[groups.many]\nroutes = [{{ channel = \"whatsapp\", chat = \"{}\", responders = {all} }}]\n",
+        people[0]
+    );
+    let Some(cluster) = Cluster::with(2, &group, None).await else { return };
+    cluster.people_reach(1).await;
+    cluster.phone.handshake().await.unwrap();
+    for person in &people {
+        cluster.phone.person_says(person, "hello");
+    }
+    let unread = || cluster.database.query("select count(*) from askd.webhooks") != ["0"];
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    meanwhile(|| within(SOON, "all to be read", || (!unread()).then_some(())));
+    cluster.phone.ladder(Ladder { told: false, ..Ladder::default() });
+    let agent = cluster.agent(0, "many");
+    assert_eq!(meanwhile(|| agent.ask("r1", "Deploy?")).0, 201);
+    let there = |message: &Bubble| message.stage.shown() && message.text.contains("Deploy?");
+    let asked = cluster.phone.wait_for_message(there, SOON).await.expect("the question");
+    let sent = asked.reached(Stage::Sent).unwrap() / 1000;
+    let says = |who: &str, id: String| json!({"from": who, "id": id, "timestamp": (sent + 1).to_string(), "type": "text", "text": {"body": "no"}});
+    for (number, person) in people.iter().enumerate() {
+        assert_eq!(tells(&cluster.phone, json!({"messages": [says(person, format!("wamid.no{number}"))]})).await, 200);
+    }
+    let status = json!({"id": asked.id, "status": "sent", "timestamp": sent.to_string(), "recipient_id": people[0],
+        "biz_opaque_callback_data": asked.opaque});
+    let both = json!({"messages": [says(&people[0], "wamid.again".to_owned())], "statuses": [status]});
+    assert_eq!(tells(&cluster.phone, both).await, 200);
+    assert_eq!(meanwhile(|| agent.outcome("r1"))["result"]["answers"], json!({"Deploy?": "no"}));
+    let told = |person: &String| cluster.phone.messages_to(person).iter().any(|message| message.text == FROM_BEFORE);
+    assert!(!people.iter().any(told), "an answer was taken for one from before");
+}
+
+/// A webhook with this in it. What the daemon answered.
+async fn tells(phone: &Whatsapp, what: Value) -> u16 {
+    let mut value = what;
+    value["messaging_product"] = json!("whatsapp");
+    value["metadata"] = json!({"phone_number_id": phone.config().phone_number_id});
+    let body = json!({"object": "whatsapp_business_account",
+        "entry": [{"id": "1", "changes": [{"field": "messages", "value": value}]}]});
+    phone.webhook_raw(body.to_string().as_bytes(), None).await.unwrap()
 }
 
 /// The leader may not have read yet what another daemon was told, and acknowledged.

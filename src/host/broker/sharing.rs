@@ -369,9 +369,13 @@ impl Broker {
         self.in_store(move |shared| shared.keep_webhook(channel, &body)).await
     }
 
-    /// Verified webhooks of a channel that other daemons have kept, the oldest first.
-    pub(in crate::host) async fn kept_webhooks(&self, channel: &'static str) -> Result<Vec<Webhook>, StoreError> {
-        self.in_store(|shared| shared.webhooks(channel)).await
+    /// Some verified webhooks of a channel that other daemons have kept after the one with that number, the oldest first.
+    pub(in crate::host) async fn kept_webhooks(
+        &self,
+        channel: &'static str,
+        after: i64,
+    ) -> Result<Vec<Webhook>, StoreError> {
+        self.in_store(move |shared| shared.webhooks(channel, after)).await
     }
 
     /// A kept webhook was dealt with.

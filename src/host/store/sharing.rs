@@ -105,8 +105,8 @@ pub trait Sharing: Pins {
     /// Keeps a verified webhook for the leader. It is on stable storage then.
     fn keep_webhook(&self, channel: &str, body: &[u8]) -> Result<(), StoreError>;
 
-    /// Verified webhooks of a channel that other daemons keep for the leader, the oldest first.
-    fn webhooks(&self, channel: &str) -> Result<Vec<Webhook>, StoreError>;
+    /// Some verified webhooks of a channel that other daemons keep for the leader, after the one with that number, the oldest first.
+    fn webhooks(&self, channel: &str, after: i64) -> Result<Vec<Webhook>, StoreError>;
 
     /// Whether the leader has not dealt with some webhook of any channel.
     fn has_unread(&self) -> Result<bool, StoreError>;

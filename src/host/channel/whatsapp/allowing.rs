@@ -35,6 +35,14 @@ fn read(said: &str) -> Allows {
 }
 
 impl Incoming<'_> {
+    /// Whether a status may still say which block the message can allow.
+    pub(super) async fn may_learn_to_allow(&self, reader: &Reader<'_>) -> Result<bool, NotStored> {
+        if read(reader.said) == Allows::Nothing {
+            return Ok(false);
+        }
+        Ok(reader.may_learn(&self.find(self.broker.blocked(), |ask| ask.is_blocked()).await?, &[]))
+    }
+
     /// Whether the message was about a block, and has been dealt with.
     pub(super) async fn allows(&self, reader: &Reader<'_>, asked: &[Asked]) -> Result<bool, NotStored> {
         let (allows, has_quote) = (read(reader.said), reader.message.quotes.is_some());
@@ -73,9 +81,11 @@ impl Incoming<'_> {
                 self.tell(About::Nothing(()), wording::which_to_allow(&list.collect::<Vec<_>>()));
                 Ok(true)
             }
-            Target::Which(_) | Target::Unnamed(_) | Target::Before(_) | Target::Overtaken(_) | Target::Nothing => {
-                Ok(false)
+            Target::Before(before) => {
+                self.tell_from_before(reader, before.into_iter().map(|at| &blocked[at]), |_| true);
+                Ok(true)
             }
+            Target::Which(_) | Target::Unnamed(_) | Target::Overtaken(_) | Target::Nothing => Ok(false),
         }
     }
 

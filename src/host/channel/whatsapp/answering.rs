@@ -16,7 +16,7 @@ use askd_core::{Ask, Event, Given, Heard, Names, Outcome, Refusal, Reply, Source
 use std::time::Duration;
 
 /// How long a reply waits for the status that says when WhatsApp sent a question. Meta promises no time. If none comes, the
-/// date of the answer to our call decides.
+/// date of the answer to our call decides, unless another question can be meant.
 const SAID_WITHIN: Duration = Duration::from_secs(10);
 
 impl Incoming<'_> {
@@ -32,23 +32,21 @@ impl Incoming<'_> {
             Body::Tap | Body::Nothing | Body::Reaction | Body::Deleted => return Ok(()),
         }
         let reader = self.reader();
-        let open = self.find(self.broker.asked_of(&self.ids), |ask| !ask.is_blocked()).await?;
-        // Before a message that opens the window no question can have left, and one may wait for just that.
-        if !self.opened
-            && self.is_younger_than(SAID_WITHIN)
-            && !on("datealone")
-            && reader.is_unsure(&open, &self.channel.0.contacts.to_confirm(&self.person))
-        {
-            return Err(Untaken::Unsure);
+        let asked = self.asked(&reader).await?;
+        if self.may_wait(SAID_WITHIN) && !on("datealone") {
+            let requests = self.channel.0.contacts.to_confirm(&self.person);
+            let unsure = reader.may_learn(&asked, &requests) || self.may_learn_to_allow(&reader).await?;
+            if unsure || reader.names_nothing() && self.is_behind() {
+                return Err(Untaken::Unsure);
+            }
         }
-        let asked = self.asked(open, &reader).await?;
         if self.allows(&reader, &asked).await? || self.confirms(&reader, &asked).await? {
             return Ok(());
         }
         match reader.target(&asked) {
             Target::Nothing => {}
-            // The status that names it is on its way; Meta sends the message again.
-            Target::Unnamed(_) if self.is_younger_than(LISTEN) => return Err(Untaken::NotStored),
+            // The status that names it is on its way.
+            Target::Unnamed(_) if self.may_wait(LISTEN) => return Err(Untaken::Unsure),
             Target::Which(which) | Target::Unnamed(which) => {
                 self.ask_which(which.into_iter().map(|at| &asked[at]));
             }
@@ -67,9 +65,8 @@ impl Incoming<'_> {
                 }
             }
             Target::Before(before) => {
-                if !self.message.forwarded && !self.opened {
-                    self.tell_from_before(&reader, before.into_iter().map(|at| &asked[at]));
-                }
+                let before = before.into_iter().map(|at| &asked[at]);
+                self.tell_from_before(&reader, before, |asked| reader.would_answer(asked));
             }
             Target::One(at) => self.deal_with(&reader, &asked[at]).await?,
             Target::Confirm(at) => {
@@ -104,10 +101,18 @@ impl Incoming<'_> {
         Ok(())
     }
 
-    /// Whether the platform received it less than that ago, so that a status may still come.
-    fn is_younger_than(&self, age: Duration) -> bool {
-        let behind = -self.channel.0.contacts.clock_ahead();
+    /// Whether the platform received it less than that ago, so that a status may still come. Nothing waits for longer, whatever the
+    /// clocks say.
+    fn may_wait(&self, age: Duration) -> bool {
+        let (inner, behind) = (&self.channel.0, -self.channel.0.contacts.clock_ahead());
         self.at.is_some_and(|at| self.channel.now() < at.moved(behind) + age)
+            && inner.waiting.waited(&self.message.id, inner.ctx.clock().monotonic()) < age
+    }
+
+    /// Whether another message of this person waits that came before it.
+    fn is_behind(&self) -> bool {
+        let inner = &self.channel.0;
+        inner.waiting.is_behind(&self.person, &self.message.id, inner.ctx.clock().monotonic())
     }
 
     /// Does what the words say about that ask.
@@ -153,9 +158,16 @@ impl Incoming<'_> {
         Ok(())
     }
 
-    /// Tells the sender, once, that the message came before the question that it would have answered.
-    fn tell_from_before<'a>(&self, reader: &Reader<'_>, mut before: impl Iterator<Item = &'a Asked>) {
-        if let Some(asked) = before.find(|asked| reader.would_answer(asked))
+    /// Tells the sender, once, that the message came before the question that it would have answered. Who opens the window had been
+    /// asked nothing, unless that is not known for certain.
+    pub(super) fn tell_from_before<'a>(
+        &self,
+        reader: &Reader<'_>,
+        mut before: impl Iterator<Item = &'a Asked>,
+        fits: impl Fn(&Asked) -> bool,
+    ) {
+        if !self.message.forwarded
+            && let Some(asked) = before.find(|asked| fits(asked) && (!self.opened || reader.doubts(asked)))
             && self.channel.0.contacts.tell_before(&self.person, asked.ask.id, asked.next())
         {
             self.tell(asked.about(), wording::FROM_BEFORE.to_owned());
@@ -177,14 +189,15 @@ impl Incoming<'_> {
     }
 
     fn tell_too_late(&self, ask: &Ask, said: Option<&str>) {
-        let Some(outcome) = ask.last_outcome() else { return };
+        let late = ask.late_outcome().map(|(outcome, _)| outcome);
+        let Some(outcome) = late.as_ref().or_else(|| ask.outcome()) else { return };
         if ask.was_told(&self.message.id) {
             return;
         }
         tracing::warn!(ask = %ask.id, group = %ask.group, channel = "whatsapp", "Answer for a question that is settled");
-        let told = match said.filter(|_| outcome == Outcome::TimedOut) {
+        let told = match said.filter(|_| *outcome == Outcome::TimedOut) {
             Some(said) => wording::too_late(said),
-            None => wording::already(&outcome, &ask.content.questions),
+            None => wording::already(outcome, &ask.content.questions),
         };
         self.tell(About::Ask(ask.id), text::tame(&told));
     }

@@ -77,10 +77,11 @@ impl Incoming<'_> {
         let Some((waiting, asked)) = found.copied() else {
             return Ok(unnamed && self.comes_too_late(reader, asked, &waiting));
         };
+        let is_later = self.is_later(waiting) && !reader.doubts_request(waiting);
         let means_it = match quoted {
             Some((_, _, nth)) => one && nth == waiting.nth,
-            None if coded(asked) => waiting.after < After::Any && self.is_later(waiting),
-            None => one && waiting.after == After::Nothing && self.is_later(waiting),
+            None if coded(asked) => waiting.after < After::Any && is_later,
+            None => one && waiting.after == After::Nothing && is_later,
         };
         if !means_it {
             let said = text::few_words(&waiting.said);

@@ -6,7 +6,8 @@
 
 use super::contacts::{About, Note};
 use super::payload::{Body, ChangedIds, Chosen, Message, Notification};
-use super::reader::{Asked, Reader, TOLERANCE};
+use super::reader::{Asked, Reader};
+use super::resolve::TOLERANCE;
 use super::{Whatsapp, contacts, words};
 use crate::host::broker::{Broker, Named};
 use crate::host::channel::{NotStored, apply, load};
@@ -19,16 +20,18 @@ use std::time::Duration;
 
 /// Meta repeats webhooks for up to 7 days, so a new message cannot be about a question that was settled before that.
 const REPEATED: Duration = Duration::from_secs(8 * 86_400);
-/// How long a webhook waits for a status before Meta has to send it again.
+/// How long a webhook waits for a status before Meta is told to send it again.
 const A_MOMENT: Duration = Duration::from_secs(2);
+/// After that time without a status, what waits may be too old to wait any longer.
+const A_SECOND: Duration = Duration::from_secs(1);
 /// How long a webhook waits until all stored asks are known.
 const LOADED_WITHIN: Duration = Duration::from_millis(2_500);
 
-/// Why a webhook was not taken in.
+/// Why a message was not taken in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Untaken {
     NotStored,
-    /// The status of a question may still say whether a message can be about it.
+    /// A status may still say what it can be about.
     Unsure,
 }
 
@@ -58,12 +61,13 @@ pub(super) struct Incoming<'a> {
 }
 
 impl Whatsapp {
-    /// Takes in what a webhook told: first the statuses, because a message may quote what they name. `Ok`: all of it is on stable storage or needs nothing.
-    pub(super) async fn take(&self, mut told: Vec<Notification>) -> Result<(), Untaken> {
-        let Some(broker) = self.broker() else { return Err(Untaken::NotStored) };
+    /// Takes in what a webhook told: first the statuses, because a message may quote what they name. `Ok`: all of it is on stable
+    /// storage or needs nothing, but for these messages, which have to wait for a status.
+    pub(super) async fn take(&self, mut told: Vec<Notification>) -> Result<Vec<Notification>, NotStored> {
+        let Some(broker) = self.broker() else { return Err(NotStored) };
         // Whom a message means depends on all that was asked. Meta sends it again.
         self.0.ctx.clock().timeout(LOADED_WITHIN, broker.loaded()).await.ok_or(NotStored)?;
-        let mut wrote = false;
+        let (mut wrote, mut waits) = (false, Vec::new());
         told.sort_by_key(|told| !matches!(told, Notification::Status(_)));
         for told in told {
             wrote |= !matches!(told, Notification::Status(_));
@@ -72,7 +76,11 @@ impl Whatsapp {
                     self.status(&broker, status).await?;
                     self.0.statuses.send_replace(());
                 }
-                Notification::Message(message) => self.message(&broker, &message).await?,
+                Notification::Message(message) => match self.message(&broker, &message).await {
+                    Ok(()) => {}
+                    Err(Untaken::Unsure) => waits.push(Notification::Message(message)),
+                    Err(Untaken::NotStored) => return Err(NotStored),
+                },
                 Notification::ChangedIds(changed) => self.changed_ids(&broker, &changed),
             }
         }
@@ -80,32 +88,33 @@ impl Whatsapp {
             self.0.contacts.save().await?;
             crash_point("inbound.saved");
         }
-        Ok(())
+        Ok(waits)
     }
 
-    /// The same while Meta waits for our answer: for a moment the status may still come that says what a message can mean. After
-    /// that Meta sends the webhook again, because nobody knows how many it has under way at once.
-    pub(super) async fn take_when_sure(&self, mut told: Vec<Notification>) -> Result<(), NotStored> {
-        let (ctx, began) = (&self.0.ctx, self.0.ctx.clock().monotonic());
-        loop {
-            let mut statuses = self.0.statuses.subscribe();
-            match self.take(told.clone()).await {
-                Ok(()) => return Ok(()),
-                Err(Untaken::NotStored) => return Err(NotStored),
-                Err(Untaken::Unsure) => {}
-            }
-            // Its own statuses have been taken in: two webhooks must not go on waking each other.
-            told.retain(|told| !matches!(told, Notification::Status(_)));
-            let left = A_MOMENT.saturating_sub(ctx.clock().monotonic().since(began));
-            let heard = ctx.clock().timeout(left, statuses.changed());
-            let heard = tokio::select! {
-                heard = heard => heard,
-                () = ctx.stopping() => None,
-            };
-            if heard.is_none() {
-                return Err(NotStored);
-            }
+    /// The same while Meta waits for our answer. If a message still waits after a moment, Meta is told to send the webhook again, because
+    /// nobody knows how many it has under way at once, nor when it will, and askd goes on with the message by itself. What Meta repeats
+    /// after that has been dealt with. If this daemon ends before, nothing has.
+    pub(super) async fn take_when_sure(&self, told: Vec<Notification>) -> Result<(), NotStored> {
+        let mut statuses = self.0.statuses.subscribe();
+        let mut waits = self.take(told).await?;
+        if waits.is_empty() {
+            return Ok(());
         }
+        let place = Arc::clone(&self.0.places).try_acquire_owned().map_err(|_full| NotStored)?;
+        let (channel, ctx) = (self.clone(), self.0.ctx.clone());
+        let goes_on = self.0.ctx.serve(async move {
+            let _place = place;
+            while !waits.is_empty() {
+                tokio::select! {
+                    _heard = ctx.clock().timeout(A_SECOND, statuses.changed()) => {}
+                    () = ctx.stopping() => return Err(NotStored),
+                }
+                waits = channel.take(waits).await?;
+            }
+            Ok(())
+        });
+        let taken = self.0.ctx.clock().timeout(A_MOMENT, goes_on).await;
+        taken.and_then(Result::ok).unwrap_or(Err(NotStored))
     }
 
     async fn message(&self, broker: &Broker, message: &Message) -> Result<(), Untaken> {
@@ -136,9 +145,11 @@ impl Whatsapp {
         let at = if on("notimerule") { Some(Time::MAX) } else { message.at };
         let incoming = Incoming { channel: self, broker, message, ids, reply_to, person, at, opened, overtaken };
         // The ask itself knows the messages that changed it, even if a crash kept our file from being written.
-        if !has_counted(broker, &message.id).await? {
-            incoming.read().await?;
+        let read = if has_counted(broker, &message.id).await? { Ok(()) } else { incoming.read().await };
+        if read == Err(Untaken::Unsure) {
+            self.waits(&incoming);
         }
+        read?;
         crash_point("inbound.counted");
         let writes = !matches!(message.body, Body::Reaction | Body::Deleted | Body::Edited(_) | Body::Nothing);
         if let Some(at) = written.filter(|_| writes) {
@@ -146,7 +157,19 @@ impl Whatsapp {
             contacts.wrote(&incoming.ids, at);
         }
         contacts.saw(&message.id);
+        if self.0.waiting.remove(&message.id) {
+            // Another message may be behind it.
+            self.0.statuses.send_replace(());
+        }
         Ok(())
+    }
+
+    /// That message waits for a status.
+    fn waits(&self, Incoming { person, message, .. }: &Incoming<'_>) {
+        let tells = self.0.waiting.add(person, &message.id, self.0.ctx.clock().monotonic());
+        if let Some(webhooks) = self.0.webhooks.get().filter(|_| tells) {
+            webhooks.warn("a reply on WhatsApp waits: Meta has not yet sent the status of its question");
+        }
     }
 
     /// Follows a person to a new number or id, if the platform says which one was theirs before.
@@ -228,9 +251,10 @@ impl Incoming<'_> {
         Reader { message, at, overtaken, said, post_of, about, clock_ahead: contacts.clock_ahead() }
     }
 
-    /// All asks that the sender may mean: the open ones, which were read, oldest first; those that the message names; and those that
+    /// All asks that the sender may mean: the open ones, oldest first; those that the message names; and those that
     /// ended since the platform received it.
-    pub(super) async fn asked(&self, mut asked: Vec<Asked>, reader: &Reader<'_>) -> Result<Vec<Asked>, NotStored> {
+    pub(super) async fn asked(&self, reader: &Reader<'_>) -> Result<Vec<Asked>, NotStored> {
+        let mut asked = self.find(self.broker.asked_of(&self.ids), |ask| !ask.is_blocked()).await?;
         let since = asked.iter().filter_map(|asked| reader.times(asked).called).chain(self.at).min();
         let mut ended = Vec::from_iter(reader.subject());
         if let Ok(code) = words::first_word(reader.said).parse::<ShortId>() {
@@ -272,9 +296,12 @@ impl Incoming<'_> {
         let mut found = Vec::new();
         for id in ids {
             let ask = load(self.broker, id).await?.filter(|ask| wanted(ask));
-            found.extend(
-                ask.and_then(|ask| Asked::find(Arc::unwrap_or_clone(ask), &self.ids, self.message.quotes.as_deref())),
-            );
+            let quotes = self.message.quotes.as_deref();
+            let Some(mut asked) = ask.and_then(|ask| Asked::find(Arc::unwrap_or_clone(ask), &self.ids, quotes)) else {
+                continue;
+            };
+            asked.invites = asked.goes_to().is_some_and(|to| !self.channel.0.contacts.window_is_open(to));
+            found.push(asked);
         }
         Ok(found)
     }

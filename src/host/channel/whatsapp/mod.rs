@@ -27,6 +27,7 @@ mod state_file;
 mod statuses;
 mod taps;
 mod text;
+mod waiting;
 mod webhook;
 mod words;
 
@@ -54,10 +55,13 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, OnceLock};
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{Semaphore, broadcast, watch};
+use waiting::Waiting;
 
 /// How many statuses of closing messages are kept for a task that is waiting for one of them.
 const CLOSINGS: usize = 4096;
+/// How many webhooks may have messages that wait for a status.
+const PLACES: usize = 1_000;
 
 /// The channel. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -70,6 +74,12 @@ struct Inner {
     outbox: Outbox,
     contacts: Arc<Contacts>,
     broker: OnceLock<WeakBroker>,
+    /// Logs what Meta's lateness leads to.
+    webhooks: OnceLock<Webhooks>,
+    /// The messages that wait for a status.
+    waiting: Waiting,
+    /// Places for webhooks with such messages. Meta alone goes on with those that find none.
+    places: Arc<Semaphore>,
     /// Held by person while one of their messages is dealt with.
     reading: KeyedLock<String>,
     /// Held while webhooks that other daemons have kept are dealt with.
@@ -82,7 +92,7 @@ struct Inner {
     begun: Mutex<HashMap<(AskId, usize, usize), Vec<String>>>,
     /// The closing messages that statuses tell of.
     closings: broadcast::Sender<CallbackData>,
-    /// Changes whenever a status was taken in.
+    /// Changes whenever a status was taken in, or a message that had to wait.
     statuses: watch::Sender<()>,
 }
 
@@ -110,6 +120,9 @@ pub(in crate::host) fn open(
         outbox,
         contacts,
         broker: OnceLock::new(),
+        webhooks: OnceLock::new(),
+        waiting: Waiting::default(),
+        places: Arc::new(Semaphore::new(PLACES)),
         reading: KeyedLock::default(),
         taking_kept: tokio::sync::Mutex::default(),
         inviting: KeyedLock::default(),
@@ -134,6 +147,7 @@ impl Adapter for Whatsapp {
         if self.0.broker.set(broker.downgrade()).is_err() {
             tracing::error!("the WhatsApp channel belongs to another broker");
         }
+        self.0.webhooks.get_or_init(|| webhooks.clone());
         webhook::routes(self.clone(), webhooks.clone())
     }
 

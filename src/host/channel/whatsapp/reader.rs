@@ -5,16 +5,11 @@ use super::confirmations::Confirmation;
 use super::contacts::About;
 use super::payload::Message;
 use super::posting::LISTEN;
-use super::resolve::{self, Candidate, Fit, State, Target, Times};
+use super::resolve::{self, Candidate, Fit, State, TOLERANCE, Target, Times};
 use super::words;
 use askd_core::{
     Ask, AskId, ChannelName, Heard, Names, Question, Responders, Sending, Time, Widget, WidgetState, wording,
 };
-use std::time::Duration;
-
-/// A message may be older than the question that it meets by this much more than the clocks differ.
-pub(super) const TOLERANCE: Duration = Duration::from_secs(5);
-
 /// An ask that a person may answer on a route.
 pub(super) struct Asked {
     pub(super) ask: Ask,
@@ -27,6 +22,8 @@ pub(super) struct Asked {
     pub(super) code_seen: bool,
     /// When the sending that is on its way began, by our own clock.
     under_way: Option<(u8, Time)>,
+    /// The chat of its next question is closed, so that what is on its way can only be an invitation to write.
+    pub(super) invites: bool,
 }
 
 /// A message, with what is known before it is read.
@@ -84,7 +81,7 @@ impl Asked {
             None
         };
         let unnamed_since = unnamed.map(|sent| began(&ask, under_way, sent)).min();
-        Some(Self { route, person, unnamed_since, code_seen: true, under_way, ask })
+        Some(Self { route, person, unnamed_since, code_seen: true, under_way, invites: false, ask })
     }
 
     /// Whether it waits for an answer.
@@ -95,6 +92,17 @@ impl Asked {
     /// The index of this person's next question.
     pub(super) fn next(&self) -> usize {
         self.ask.next_question(self.route, &self.person).unwrap_or(0)
+    }
+
+    /// How its next question reached the person, or is about to.
+    fn sending(&self) -> Option<&Sending> {
+        self.ask.sending(self.route, &self.person, self.next())
+    }
+
+    /// To whom what is on its way goes of which nothing is known yet.
+    pub(super) fn goes_to(&self) -> Option<&str> {
+        let sending = self.sending().filter(|sending| sending.message.is_none() && sending.left.is_none())?;
+        Some(sending.to.as_deref().unwrap_or(&self.ask.widgets[self.route].route.chat))
     }
 
     pub(super) fn question(&self) -> &Question {
@@ -122,32 +130,37 @@ fn began(ask: &Ask, under_way: Option<(u8, Time)>, sent: &Sending) -> Time {
 }
 
 impl Reader<'_> {
-    /// Whether only the status `sent` can say if the message was received before one of these questions was sent, or one of these
-    /// requests to confirm. The date of the answer to our call is not exact enough for that, and the clock that it comes from
-    /// may be another one.
-    pub(super) fn is_unsure(&self, asked: &[Asked], requests: &[Confirmation]) -> bool {
-        let Some(at) = self.at else { return false };
-        // A quote names a question, or is asked back.
-        if !self.names_nothing() {
-            return false;
-        }
-        // It was sent after our call began, and had certainly left by then, by two clocks that may differ.
-        let within = |began: Time, left: Option<Time>| {
-            let began = began.moved(self.clock_ahead);
-            at > began - TOLERANCE && at <= left.unwrap_or(began + LISTEN) + TOLERANCE
-        };
+    /// Whether only the status `sent` can say if the message was received before that question was sent, while the ask may have been
+    /// open. The date of the answer to our call is not exact enough for that, and the clock that it comes from may be another one.
+    pub(super) fn doubts(&self, asked: &Asked) -> bool {
+        let Some(sending) = asked.sending().filter(|_| !asked.invites) else { return false };
+        let unsaid = sending.sent.is_none() && sending.delivered.is_none_or(|then| self.at <= Some(then));
+        unsaid
+            && self.is_about_when(began(&asked.ask, asked.under_way, sending), sending.since())
+            && self.state(asked).was_open(&self.as_sent(), TOLERANCE)
+    }
+
+    /// The same of a request to confirm.
+    pub(super) fn doubts_request(&self, request: &Confirmation) -> bool {
+        let time = Time::from_millis;
+        !request.told && self.is_about_when(time(request.at), request.since.map(time))
+    }
+
+    /// Whether it was received after that call began, and before the message of the call had certainly left, by two clocks that may
+    /// differ.
+    fn is_about_when(&self, began: Time, left: Option<Time>) -> bool {
+        let began = began.moved(self.clock_ahead);
+        self.at.is_some_and(|at| at > began - TOLERANCE && at <= left.unwrap_or(began + LISTEN) + TOLERANCE)
+    }
+
+    /// Whether a status may still say which of these the message can be about. A quote names a question, or is asked back.
+    pub(super) fn may_learn(&self, asked: &[Asked], requests: &[Confirmation]) -> bool {
         let code = words::first_word(self.said);
         let coded = asked.iter().any(|asked| asked.is_open() && asked.ask.short_id.as_str() == code);
-        let may_mean = |asked: &&Asked| asked.is_open() && (!coded || asked.ask.short_id.as_str() == code);
-        let of_question = asked.iter().filter(may_mean).any(|asked| {
-            let sending = asked.ask.sending(asked.route, &asked.person, asked.next());
-            let unsaid =
-                sending.filter(|sending| sending.sent.is_none() && sending.delivered.is_none_or(|then| at <= then));
-            unsaid.is_some_and(|sending| within(began(&asked.ask, asked.under_way, sending), sending.since()))
-        });
-        let mut unsaid = requests.iter().filter(|request| !request.told);
-        let time = Time::from_millis;
-        of_question || unsaid.any(|request| within(time(request.at), request.since.map(time)))
+        let may_mean = |asked: &&Asked| !coded || asked.ask.short_id.as_str() == code;
+        self.names_nothing()
+            && (asked.iter().filter(may_mean).any(|asked| self.doubts(asked))
+                || requests.iter().any(|request| self.doubts_request(request)))
     }
 
     /// What words mean for the next question of that ask.
@@ -235,9 +248,7 @@ impl Reader<'_> {
 
     /// When that person's next question was sent, by the platform's clock.
     pub(super) fn times(&self, asked: &Asked) -> Times {
-        let Some(sending) = asked.ask.sending(asked.route, &asked.person, asked.next()) else {
-            return Times::default();
-        };
+        let Some(sending) = asked.sending() else { return Times::default() };
         Times {
             called: sending.left.map(|left| left.called.moved(self.clock_ahead)),
             since: sending.since(),
@@ -249,22 +260,29 @@ impl Reader<'_> {
     /// Which of these asks the message is about. Its first word may be a code.
     pub(super) fn target(&self, asked: &[Asked]) -> Target {
         let first = words::first_word(self.said);
-        self.resolve(Some(first.as_str()).filter(|code| !code.is_empty()), asked, |asked| {
-            let at = asked.ask.settled_at().map(|at| at.moved(self.clock_ahead));
-            match at {
-                None => State::Open,
-                Some(at) if asked.ask.is_late_open() => State::Late { at },
-                Some(at) => State::Ended { at, theirs: asked.ask.ended_by().is_some_and(|by| by.id == asked.person) },
-            }
-        })
+        self.resolve(Some(first.as_str()).filter(|code| !code.is_empty()), asked)
     }
 
     /// Which of these blocks the message is about, if it has that code. All of them can be ended.
     pub(super) fn target_block(&self, code: Option<&str>, blocked: &[Asked]) -> Target {
-        self.resolve(code, blocked, |_| State::Open)
+        self.resolve(code, blocked)
     }
 
-    fn resolve(&self, code: Option<&str>, asked: &[Asked], state: impl Fn(&Asked) -> State) -> Target {
+    fn state(&self, asked: &Asked) -> State {
+        let ended = asked.ask.settled_at().filter(|_| !asked.ask.is_blocked());
+        match ended.map(|at| at.moved(self.clock_ahead)) {
+            None => State::Open,
+            Some(at) if asked.ask.is_late_open() => State::Late { at },
+            Some(at) => State::Ended { at, theirs: asked.ask.ended_by().is_some_and(|by| by.id == asked.person) },
+        }
+    }
+
+    /// What is known of the message itself.
+    fn as_sent(&self) -> resolve::Message<'_> {
+        resolve::Message { at: self.at, overtaken: self.overtaken, ..resolve::Message::default() }
+    }
+
+    fn resolve(&self, code: Option<&str>, asked: &[Asked]) -> Target {
         let subject = self.subject();
         let quotes_another = subject.is_some_and(|subject| asked.iter().all(|asked| asked.ask.id != subject));
         // A quote of a message of ours that is about no question proves nothing, so time decides.
@@ -276,14 +294,15 @@ impl Reader<'_> {
                 code: ask.short_id.as_str(),
                 messages: quotes.filter(|_| self.quotes(asked)).into_iter().collect(),
                 unnamed_since: self.unnamed_since(asked),
-                begun: ask.sending(asked.route, &asked.person, asked.next()).is_some(),
+                begun: asked.sending().is_some(),
+                doubtful: self.doubts(asked),
                 fit: self.fit(asked),
                 code_seen: asked.code_seen,
                 times: self.times(asked),
-                state: state(asked),
+                state: self.state(asked),
             }
         });
-        let message = resolve::Message { quotes, quotes_another, code, at: self.at, overtaken: self.overtaken };
+        let message = resolve::Message { quotes, quotes_another, code, ..self.as_sent() };
         resolve::resolve(&message, &candidates.collect::<Vec<_>>())
     }
 }

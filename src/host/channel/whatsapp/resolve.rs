@@ -8,6 +8,8 @@ use std::time::Duration;
 
 /// A phone that was off for longer may send words that were written before it showed the question.
 const SLOW: Duration = Duration::from_secs(30);
+/// A message may be older than the question that it meets by this much more than the clocks differ.
+pub(super) const TOLERANCE: Duration = Duration::from_secs(5);
 /// How long after such a question was delivered askd asks whether a reply was meant for it.
 const JUST_DELIVERED: Duration = Duration::from_secs(10);
 
@@ -36,6 +38,9 @@ pub(super) struct Candidate<'a> {
     pub(super) unnamed_since: Option<Time>,
     /// Its question is on its way, or was sent.
     pub(super) begun: bool,
+    /// The dates that are known leave open whether the platform received the message before it sent the question. By then the ask
+    /// had not ended for certain.
+    pub(super) doubtful: bool,
     pub(super) fit: Fit,
     /// The person may have seen its code.
     pub(super) code_seen: bool,
@@ -141,22 +146,30 @@ impl Candidate<'_> {
         came_after(message.at, self.times.since)
     }
 
-    /// Whether the message may have been meant for it, too: it was still open when the message was received. Those who ended
-    /// it themselves mean it no more, unless what ended it has overtaken the message.
-    fn was_open(&self, message: &Message<'_>) -> bool {
-        match self.state {
-            State::Ended { theirs: true, .. } if !message.overtaken => false,
-            State::Late { at } | State::Ended { at, .. } => message.at.is_some_and(|received| received <= at),
-            State::Open => false,
+    /// Whether it has ended since the platform received the message, which may have been meant for it.
+    fn was_meant(&self, message: &Message<'_>) -> bool {
+        self.state != State::Open
+            && (self.doubtful || self.was_there(message) && self.state.was_open(message, Duration::ZERO))
+    }
+}
+
+impl State {
+    /// Whether it may have been open when the message was received, by clocks that differ by at most that much. Those who
+    /// ended it themselves mean it no more, unless what ended it has overtaken the message.
+    pub(super) fn was_open(self, message: &Message<'_>, tolerance: Duration) -> bool {
+        match self {
+            Self::Ended { theirs: true, .. } if !message.overtaken => false,
+            Self::Late { at } | Self::Ended { at, .. } => message.at.is_some_and(|received| received <= at + tolerance),
+            Self::Open => true,
         }
     }
 }
 
-/// The open ones that had been sent before the message.
+/// The open ones that the message can mean: they had been sent before it, or may have been.
 fn eligible(message: &Message<'_>, candidates: &[Candidate<'_>]) -> Vec<usize> {
-    let there =
-        |(_, candidate): &(usize, &Candidate<'_>)| candidate.state == State::Open && candidate.was_there(message);
-    candidates.iter().enumerate().filter(there).map(|(at, _)| at).collect()
+    let there = |candidate: &Candidate<'_>| candidate.doubtful || candidate.was_there(message);
+    let open = |at: &usize| candidates[*at].state == State::Open && there(&candidates[*at]);
+    (0..candidates.len()).filter(open).collect()
 }
 
 /// The ask with that code: an open one, else one that can still be answered, else the one that ended last. `Nothing`: the
@@ -205,25 +218,26 @@ fn judged(message: &Message<'_>, at: usize, candidates: &[Candidate<'_>]) -> Tar
     }
 }
 
-/// The target of a message that names no question: the only open one that had been sent before it.
+/// The target of a message that names no question: the only open one that had been sent before it. Where only one can be meant, the
+/// dates decide, however exact they are.
 fn unnamed(message: &Message<'_>, candidates: &[Candidate<'_>]) -> Target {
-    let there = eligible(message, candidates);
-    let doubtful = candidates.iter().any(|other| other.was_there(message) && other.was_open(message));
-    match (there.as_slice(), doubtful) {
-        ([], _) => {
+    let eligible = eligible(message, candidates);
+    let had_left = eligible.iter().any(|at| candidates[*at].was_there(message));
+    match eligible.as_slice() {
+        [at] if had_left && !candidates.iter().any(|other| other.was_meant(message)) => sure(message, *at, candidates),
+        _ if had_left => Target::Which(eligible),
+        _ => {
             let begun = |(_, candidate): &(usize, &Candidate<'_>)| candidate.state == State::Open && candidate.begun;
             let before: Vec<usize> = candidates.iter().enumerate().filter(begun).map(|(at, _)| at).collect();
             if !before.is_empty() {
                 return Target::Before(before);
             }
-            let overtaken = |other: &&Candidate<'_>| other.was_there(message) && other.was_open(message);
+            let overtaken = |other: &&Candidate<'_>| other.was_meant(message);
             match candidates.iter().filter(overtaken).count() {
                 1 => candidates.iter().position(|other| overtaken(&other)).map_or(Target::Nothing, Target::Overtaken),
                 _ => Target::Nothing,
             }
         }
-        ([at], false) => sure(message, *at, candidates),
-        _ => Target::Which(there),
     }
 }
 
@@ -298,6 +312,14 @@ mod tests {
             let times = Times { delivered: delivered.map(at), ..a().times };
             Candidate { times, ..a() }
         };
+        let doubtful = |since: i64| {
+            let times = Times { called: Some(at(18)), since: Some(at(since)), sent: None, delivered: None };
+            Candidate { times, doubtful: true, ..b() }
+        };
+        let over = |since: i64, end: i64| {
+            let state = State::Ended { at: at(end), theirs: false };
+            Candidate { state, ..doubtful(since) }
+        };
         let reckoned = || Candidate { times: Times { sent: None, delivered: None, ..a().times }, ..a() };
         let table: Vec<(&str, Message<'_>, Vec<Candidate<'_>>, Target)> = vec![
             ("the only open one", words(20), vec![a()], One(0)),
@@ -351,6 +373,19 @@ mod tests {
                 vec![ended("k7", &["a1"], 0, 160, false), ended("m3", &["b1"], 100, 160, false)],
                 Nothing,
             ),
+            ("in doubt, and no other can be meant", words(20), vec![doubtful(10)], One(0)),
+            ("the same, and the dates say no", words(20), vec![doubtful(22)], Before(vec![0])),
+            ("the same with a code", coded_at("m3", 20), vec![a(), doubtful(22)], Before(vec![1])),
+            ("in doubt, and another can be meant", words(20), vec![a(), doubtful(22)], Which(vec![0, 1])),
+            (
+                "the same, and only that one had not left",
+                words(20),
+                vec![doubtful(10), doubtful(22)],
+                Which(vec![0, 1]),
+            ),
+            ("neither had left", words(20), vec![doubtful(22), doubtful(23)], Before(vec![0, 1])),
+            ("one in doubt has ended meanwhile", words(20), vec![a(), over(22, 19)], Which(vec![0])),
+            ("it was the only one", words(20), vec![over(22, 30)], Overtaken(0)),
             ("not known to have left", words(20), vec![on_its_way()], Before(vec![0])),
             ("waits in our own queue", words(20), vec![unsent()], Nothing),
             ("a quote, from before", quoting("a1", -3600), vec![a(), b()], One(0)),
@@ -470,12 +505,13 @@ mod tests {
             delivered,
         });
         let fit = prop_oneof![Just(Fit::No), Just(Fit::Answer), Just(Fit::Label)];
-        (state, code, messages, (times, time()), fit, any::<[bool; 2]>()).prop_map(
-            |(state, code, messages, (times, unnamed_since), fit, [begun, code_seen])| Candidate {
+        (state, code, messages, (times, time()), fit, any::<[bool; 3]>()).prop_map(
+            |(state, code, messages, (times, unnamed_since), fit, [begun, code_seen, doubtful])| Candidate {
                 code,
                 messages,
                 unnamed_since,
                 begun,
+                doubtful,
                 fit,
                 code_seen,
                 times,
@@ -497,20 +533,24 @@ mod tests {
         ) {
             let message = Message { quotes, quotes_another, code, at: received, overtaken };
             let there = |at: usize| received.zip(candidates[at].times.since).is_some_and(|(at, since)| at > since);
+            let may_be_there = |at: usize| there(at) || candidates[at].doubtful;
             let may_be_unnamed = |at: usize| received.zip(candidates[at].unnamed_since).is_some_and(|(at, since)| at > since);
             match resolve(&message, &candidates) {
                 Target::One(at) | Target::Confirm(at) => {
                     let ended = matches!(candidates[at].state, State::Ended { .. });
                     prop_assert!(quotes.is_some() && (candidates[at].messages.contains(&quotes.unwrap()) || may_be_unnamed(at)) || ended || there(at));
                     prop_assert!(quotes.is_some() || code == Some(candidates[at].code) || candidates[at].state == State::Open);
+                    let rival = |(other, rival): (usize, &Candidate<'_>)| other != at && rival.doubtful;
+                    let named = quotes.is_some() || code == Some(candidates[at].code);
+                    prop_assert!(named || !candidates.iter().enumerate().any(rival), "a guess");
                 }
-                Target::Which(which) => prop_assert!(quotes.is_some() || which.into_iter().all(there)),
+                Target::Which(which) => prop_assert!(quotes.is_some() || which.into_iter().all(may_be_there)),
                 Target::Before(before) => prop_assert!(!before.is_empty() && !before.into_iter().any(there)),
                 Target::Unnamed(which) => prop_assert!(
                     quotes.is_some() && which.len() > 1 && which.into_iter().all(may_be_unnamed)
                 ),
                 Target::Overtaken(at) => prop_assert!(
-                    quotes.is_none() && candidates.iter().all(|other| other.state != State::Open || !other.begun) && there(at)
+                    quotes.is_none() && candidates.iter().all(|other| other.state != State::Open || !other.begun) && may_be_there(at)
                 ),
                 Target::Nothing => {}
             }

@@ -94,26 +94,42 @@ async fn take(State(state): State<Arc<WebhookState>>, signed: Signed) -> Result<
     taken.await.unwrap_or(Err(NotStored)).map(|()| StatusCode::OK)
 }
 
-/// The same for webhooks that other daemons have verified and kept, one after the other, the oldest first. One that has to come
-/// again stays, and so do those with later messages of the same person.
+/// The same for webhooks that other daemons have verified and kept, the oldest first, and of each lot first the statuses. One with a message
+/// that has to wait or to come again stays, and so do those with later messages of the same person. Their statuses are taken, and so is
+/// what others wrote.
 pub(super) async fn take_kept(channel: &Whatsapp) {
     let Some(broker) = channel.broker().filter(|broker| broker.is_shared() && broker.leads()) else { return };
     let _alone = channel.0.taking_kept.lock().await;
-    let kept = match broker.kept_webhooks(ChannelName::WHATSAPP.as_str()).await {
-        Ok(kept) => kept,
-        Err(error) => return tracing::debug!(%error, "cannot read kept webhooks"),
-    };
-    let mut stays = HashSet::new();
-    for webhook in kept {
-        if let Some(told) = payload::read(&webhook.body, &channel.0.settings.phone_number_id) {
-            let writers: Vec<String> = told.iter().flat_map(Notification::writers).collect();
-            if writers.iter().any(|id| stays.contains(id)) || channel.take(told).await.is_err() {
-                stays.extend(writers);
-                continue;
-            }
+    let (mut last, mut stays) = (0, HashSet::new());
+    loop {
+        let kept = match broker.kept_webhooks(ChannelName::WHATSAPP.as_str(), last).await {
+            Ok(kept) => kept,
+            Err(error) => return tracing::debug!(%error, "cannot read kept webhooks"),
+        };
+        let Some(newest) = kept.last() else { return };
+        last = newest.number;
+        let mut messages = Vec::new();
+        for webhook in kept {
+            let told = payload::read(&webhook.body, &channel.0.settings.phone_number_id).unwrap_or_default();
+            let (statuses, told): (Vec<_>, Vec<_>) =
+                told.into_iter().partition(|told| matches!(told, Notification::Status(_)));
+            messages.push((webhook.number, channel.take(statuses).await.is_ok(), told));
         }
-        if let Err(error) = broker.drop_webhook(webhook.number).await {
-            return tracing::warn!(%error, "a webhook that was dealt with is read once more");
+        for (number, mut all_taken, told) in messages {
+            let writers = |told: &[Notification]| told.iter().flat_map(Notification::writers).collect::<Vec<_>>();
+            let stays_too = |told: &Notification| told.writers().iter().any(|id| stays.contains(id));
+            let (later, told): (Vec<_>, Vec<_>) = told.into_iter().partition(stays_too);
+            let theirs = writers(&told);
+            match channel.take(told).await {
+                Ok(waits) => all_taken &= later.is_empty() && waits.is_empty(),
+                Err(NotStored) => {
+                    all_taken = false;
+                    stays.extend(theirs);
+                }
+            }
+            if all_taken && let Err(error) = broker.drop_webhook(number).await {
+                return tracing::warn!(%error, "a webhook that was dealt with is read once more");
+            }
         }
     }
 }

@@ -145,13 +145,14 @@ impl Sharing for InPostgres {
         kept.map(|()| self.hints.tell()).map_err(failed("cannot keep a webhook"))
     }
 
-    fn webhooks(&self, channel: &str) -> Result<Vec<Webhook>, StoreError> {
+    fn webhooks(&self, channel: &str, after: i64) -> Result<Vec<Webhook>, StoreError> {
         let channel = channel.to_owned();
         let rows: Work<Vec<Webhook>> = Arc::new(move |connection| {
             let channel = channel.clone();
             Box::pin(async move {
-                let rows = "select number, body from askd.webhooks where channel = $1 order by number limit 50";
-                let rows = query(rows).bind(channel).fetch_all(connection).await?;
+                let rows = "select number, body from askd.webhooks where channel = $1 and number > $2
+                            order by number limit 50";
+                let rows = query(rows).bind(channel).bind(after).fetch_all(connection).await?;
                 rows.iter().map(|row| Ok(Webhook { number: row.try_get(0)?, body: row.try_get(1)? })).collect()
             })
         });

@@ -120,12 +120,11 @@ pub(super) async fn take_kept(channel: &Whatsapp) {
             let stays_too = |told: &Notification| told.writers().iter().any(|id| stays.contains(id));
             let (later, told): (Vec<_>, Vec<_>) = told.into_iter().partition(stays_too);
             let theirs = writers(&told);
-            match channel.take(told).await {
-                Ok(waits) => all_taken &= later.is_empty() && waits.is_empty(),
-                Err(NotStored) => {
-                    all_taken = false;
-                    stays.extend(theirs);
-                }
+            if let Ok(waits) = channel.take(told).await {
+                all_taken &= later.is_empty() && waits.is_empty();
+            } else {
+                all_taken = false;
+                stays.extend(theirs);
             }
             if all_taken && let Err(error) = broker.drop_webhook(number).await {
                 return tracing::warn!(%error, "a webhook that was dealt with is read once more");

@@ -205,6 +205,13 @@ impl World {
         numbers.iter().filter(take).count()
     }
 
+    /// A record of this kind in the first group: its name, and what it says.
+    fn record(&self, kind: &str) -> Option<(String, String)> {
+        let mut names = fs::read_dir(self.state(kind, 0)).ok()?.flatten();
+        let path = names.find(|entry| entry.path().extension().is_some_and(|kind| kind == "json"))?.path();
+        Some((path.file_stem()?.to_string_lossy().into_owned(), fs::read_to_string(path).ok()?))
+    }
+
     /// Clicks on the cards of these asks.
     pub(crate) fn clicks(&self, asks: &[(u64, usize)], template: &Template) -> Vec<Click> {
         asks.iter()
@@ -250,8 +257,22 @@ const TEMPLATE: u64 = 999_999_999;
 const FORMAT: &str = "state/format.json";
 
 impl Template {
-    /// Lets the daemon ask, be answered and file one ask.
+    /// Lets the daemon ask, be answered and file one ask, which has one question.
     pub(crate) fn make(folder: PathBuf, chat: &Arc<Chat>, request: &Value) -> Self {
+        let (open, mut world) = Self::make_open(folder, chat, request);
+        let click = click(TEMPLATE, 0, &open.card, world.port, true);
+        let (status, _) = Connection::new(world.port).call(&click.request).unwrap();
+        assert_eq!(status, 200, "the click");
+        assert!(system::until(START, || world.response(TEMPLATE, 0).exists()), "no response");
+        fs::remove_file(world.response(TEMPLATE, 0)).unwrap();
+        assert!(system::until(START, || world.record("settled").is_some()), "the ask is not filed");
+        let (_, settled) = world.record("settled").unwrap();
+        world.stop();
+        Self { settled, ..open }
+    }
+
+    /// Lets the daemon ask, and nobody answer.
+    pub(crate) fn make_open(folder: PathBuf, chat: &Arc<Chat>, request: &Value) -> (Self, World) {
         let mut world = World::new(Host::Askd, folder, 1, chat);
         world.start();
         let posts = chat.posts();
@@ -263,33 +284,20 @@ impl Template {
         let posted = || serde_json::from_slice::<Value>(&chat.last_post()).ok().as_ref().and_then(button);
         assert!(system::until(START, || posted().is_some()), "the card has no button");
         let card = posted().unwrap();
-        let read = |kind: &str| {
-            let mut names = fs::read_dir(world.state(kind, 0)).ok()?.flatten();
-            let path = names.find(|entry| entry.path().extension().is_some_and(|kind| kind == "json"))?.path();
-            Some((path.file_stem()?.to_string_lossy().into_owned(), fs::read_to_string(path).ok()?))
-        };
         let is_open = |text: &str| {
             let record: Value = serde_json::from_str(text).unwrap_or_default();
             record["stage"]["name"] == "open" && record["message_id"] == ts(TEMPLATE)
         };
-        let found = system::until(START, || read("pending_questions").is_some_and(|(_, text)| is_open(&text)));
+        let found = system::until(START, || world.record("pending_questions").is_some_and(|(_, text)| is_open(&text)));
         assert!(found, "the ask is not open");
-        let (id, open) = read("pending_questions").unwrap();
+        let (id, open) = world.record("pending_questions").unwrap();
         let day = fs::read_dir(world.folder.join("state/audit")).unwrap().flatten().next().unwrap().file_name();
         let audit = PathBuf::from("state/audit").join(day);
         let lines = fs::read_to_string(world.folder.join(&audit)).unwrap();
-        let click = click(TEMPLATE, 0, &card, world.port, true);
-        let (status, _) = Connection::new(world.port).call(&click.request).unwrap();
-        assert_eq!(status, 200, "the click");
-        assert!(system::until(START, || world.response(TEMPLATE, 0).exists()), "no response");
-        fs::remove_file(world.response(TEMPLATE, 0)).unwrap();
-        assert!(system::until(START, || read("settled").is_some()), "the ask is not filed");
-        let (_, settled) = read("settled").unwrap();
-        world.stop();
         let format = fs::read_to_string(world.folder.join(FORMAT)).unwrap();
         let record: Value = serde_json::from_str(&open).unwrap();
         let short = record["short_id"].as_str().unwrap().to_owned();
-        Self { id, short, open, settled, audit: (audit, lines), format, card }
+        (Self { id, short, open, settled: String::new(), audit: (audit, lines), format, card }, world)
     }
 
     /// The id of an ask.

@@ -37,6 +37,17 @@ async fn asks(world: &World, id: &str, question: &str) -> Message {
     message
 }
 
+/// Production's question is on the phone, and eight seconds later the test server's, of which Meta says nothing.
+async fn a_second_question(ahead: i64) -> (World, Message) {
+    let world = untold(ahead, TO_ADA, "").await;
+    let production = asks(&world, "r1", "Delete the production database?").await;
+    says(&world, &production);
+    world.quiet(1).await;
+    world.time_passes(Duration::from_secs(8)).await;
+    let test = asks(&world, "r2", "Restart the test server?").await;
+    (world, test)
+}
+
 /// Meta says what became of that message.
 fn says(world: &World, message: &Message) {
     world.phone.ladder(Ladder::default());
@@ -78,12 +89,7 @@ fn was_told(world: &World, who: &str, text: &str) -> usize {
 #[tokio::test]
 async fn a_reply_reaches_no_other_question_if_no_status_comes() {
     for (ahead, later) in [(0, 1), (3, 4)] {
-        let world = untold(ahead, TO_ADA, "").await;
-        let production = asks(&world, "r1", "Delete the production database?").await;
-        says(&world, &production);
-        world.quiet(1).await;
-        world.time_passes(Duration::from_secs(8)).await;
-        let test = asks(&world, "r2", "Restart the test server?").await;
+        let (world, test) = a_second_question(ahead).await;
         let yes = [text(ADA, "wamid.yes", sent(&test) + later, "yes")];
         assert_eq!(answers(&world, &yes).await, 503, "{ahead}");
         world.time_passes(TOO_LONG).await;
@@ -96,12 +102,7 @@ async fn a_reply_reaches_no_other_question_if_no_status_comes() {
 #[tokio::test]
 async fn a_reply_to_a_question_that_has_ended_meanwhile_reaches_no_other_one() {
     for ahead in [0, 3, -3] {
-        let world = untold(ahead, TO_ADA, "").await;
-        let production = asks(&world, "r1", "Delete the production database?").await;
-        says(&world, &production);
-        world.quiet(1).await;
-        world.time_passes(Duration::from_secs(8)).await;
-        let test = asks(&world, "r2", "Restart the test server?").await;
+        let (world, test) = a_second_question(ahead).await;
         let ended = world.answer(&world.open_of("r2"), &json!({"Restart the test server?": "No"}));
         assert_eq!(ended.0, 200);
         let yes = [text(ADA, "wamid.yes", sent(&test) + 1, "yes")];

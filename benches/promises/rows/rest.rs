@@ -48,7 +48,7 @@ pub(crate) fn wide(bench: &mut Bench) {
 
 /// Row 8: asks at their limits.
 pub(crate) fn long_asks(bench: &mut Bench) {
-    let template = Template::make(fresh(&bench.base, "template-long"), &bench.chat, &long_request(1));
+    let (template, _) = Template::make_open(fresh(&bench.base, "template-long"), &bench.chat, &long_request(1));
     let mut world = World::new(Host::Askd, fresh(&bench.base, "long"), 10, &bench.chat);
     let count = 20_000;
     template.fill(&world, &spread(bench.numbers(count), 10));

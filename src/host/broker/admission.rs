@@ -65,6 +65,6 @@ pub(super) fn waiter(request: &Request, settings: &GroupSettings, now: Time) -> 
         response: Delivery::default(),
         carrier: request.carrier.clone(),
         replaced: false,
-        claim: request.file.as_ref().map(|(_, claim)| claim.clone()),
+        claim: request.claim(),
     })
 }

@@ -169,7 +169,7 @@ impl Broker {
         if is_first && self.0.doubted.lock().remove(&id) {
             return Some(Submitted::Known(id));
         }
-        let claim = request.file.as_ref().map(|(_, claim)| claim.clone());
+        let claim = request.claim();
         if claim.is_some() && claim == waiter.claim {
             // A crash came before its file was deleted. Nobody asks a second time, even if the outcome was taken meanwhile.
             return Some(Submitted::Known(id));

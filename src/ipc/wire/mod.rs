@@ -2,15 +2,17 @@
 //! fields it does not know, strict about those it does. Sections 4 and 5 of the specification.
 
 mod briefing;
+mod draft;
 mod object;
 mod peek;
 mod request;
 mod response;
 
 pub use briefing::BriefingFile;
+pub use draft::{Draft, DraftChoice};
 pub use object::{Object, objects};
 pub use peek::{Peek, peek};
-pub use request::{Draft, DraftChoice, Kinds, Message, RENDER_TIMEOUT_MS, Request, RequestFile, parse, parse_ask};
+pub use request::{Kinds, Message, RENDER_TIMEOUT_MS, Request, RequestFile, parse, parse_ask};
 pub use response::{
     AnswerValue, AnsweredBy, Detail, Pairs, ResponseFile, ResponseResult, STATUSES, StatusFile, answers, details,
     outcome_of, refused, response_for, status, unanswered,

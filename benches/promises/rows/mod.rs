@@ -18,7 +18,7 @@ pub(crate) fn play(bench: &mut Bench) {
     if bench.wants(&[5, 6, 7, 8, 9, 17, 18]) {
         pending::measure(bench);
     }
-    if bench.wants(&[1, 3, 4]) {
+    if bench.wants(&[1, 2, 3, 4]) {
         trips::measure(bench);
     }
     // Its first looks are over by the time it is watched.

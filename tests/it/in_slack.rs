@@ -96,6 +96,12 @@ impl InSlack {
         self
     }
 
+    /// With these settings, too.
+    pub(crate) fn more(mut self, settings: &str) -> Self {
+        self.more.push_str(settings);
+        self
+    }
+
     /// With another text in the groups.
     pub(crate) fn group(mut self, from: &str, to: &str) -> Self {
         self.groups = self.groups.replace(from, to);

@@ -34,6 +34,26 @@ async fn a_click_answers_and_the_card_says_so() {
     }
 }
 
+/// Many requests lie there when it looks, so that cards wait for each other in many threads.
+#[tokio::test]
+async fn cards_come_in_the_order_of_their_requests() {
+    const MANY: usize = 300;
+    let limits = format!("[asks]\nmax_open_per_group = {MANY}\nmax_per_hour_per_group = {MANY}\n");
+    let world = in_slack(Mode::Http).with_binary().more(&limits).start().await;
+    let asked: Vec<String> = (0..MANY).map(|number| format!("Deploy {number}?")).collect();
+    for (number, question) in asked.iter().enumerate() {
+        world.ask(&format!("r{number:03}"), choice(question, &["yes", "no"]));
+    }
+    let all = || Some(world.slack.messages(CHANNEL)).filter(|cards| cards.len() == MANY);
+    let cards = world.passes(SOON, "all cards", all).await;
+    let shown: Vec<usize> = cards
+        .iter()
+        .map(|card| asked.iter().position(|question| card.text.contains(question.as_str())).unwrap())
+        .collect();
+    let overtaken: Vec<_> = shown.windows(2).filter(|two| two[0] > two[1]).collect();
+    assert!(overtaken.is_empty(), "{overtaken:?}");
+}
+
 /// Its id looks like that of a public one. What people write there, and its history, need a scope of their own.
 #[tokio::test]
 async fn a_private_channel_is_like_a_public_one() {

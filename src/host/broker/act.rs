@@ -9,6 +9,7 @@ use crate::host::port::Reminded;
 use crate::ipc::{RESPONSES, status_name};
 use crate::sabotage::{crash_point, gate};
 use askd_core::{Ask, Effect, Fact, FollowUpEffect, Posted, Stage, Time, Widget, WidgetEffect, WidgetEvent};
+use futures_util::FutureExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -102,7 +103,7 @@ impl Broker {
     /// Waits for a turn at the channel. Work that gets no turn before the daemon stops waits again at the next start.
     fn queue(&self, ask: &Arc<Ask>, route: usize, not_before: Time) {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
-        self.0.ctx.spawn(async move {
+        let mut turn = Box::pin(async move {
             broker.clock().sleep_until(not_before).await;
             if let Some(place) = ask.route(route) {
                 // What is written to a person depends on all that the person is asked.
@@ -113,6 +114,10 @@ impl Broker {
             }
             broker.apply_later(ask.id, WidgetEvent::SlotGranted.on(route));
         });
+        // It stands in the line before this returns: tasks begin in any order, and an ask that comes later would overtake it.
+        if turn.as_mut().now_or_never().is_none() {
+            self.0.ctx.spawn(turn);
+        }
     }
 
     fn send(&self, ask: &Arc<Ask>, route: usize, attempt: u8) {

@@ -30,7 +30,7 @@ struct Inner {
     /// Held from what a change begins with until it is known.
     changing: Mutex<()>,
     /// Held by a read for unknown tokens.
-    reads: tokio::sync::Mutex<Reads>,
+    reads: Arc<tokio::sync::Mutex<Reads>>,
 }
 
 /// The reads for unknown tokens.
@@ -56,13 +56,7 @@ impl KeptToken {
     /// Reads the kept token, or makes one. `copy`: where the commands of this host find it if the documents are elsewhere.
     pub fn open(documents: Arc<dyn Documents>, copy: Option<InFiles>) -> io::Result<Self> {
         let now = watch::Sender::new(SecretString::default());
-        let kept = Self(Arc::new(Inner {
-            documents,
-            copy,
-            now,
-            changing: Mutex::default(),
-            reads: tokio::sync::Mutex::default(),
-        }));
+        let kept = Self(Arc::new(Inner { documents, copy, now, changing: Mutex::default(), reads: Arc::default() }));
         kept.read(false)?;
         kept.copy()?;
         Ok(kept)
@@ -97,7 +91,7 @@ impl KeptToken {
     /// than at a pace.
     pub(super) async fn refresh(&self, clock: &Clock) -> io::Result<()> {
         let came = clock.monotonic();
-        let mut reads = self.0.reads.lock().await;
+        let mut reads = Arc::clone(&self.0.reads).lock_owned().await;
         if reads.begun > came {
             // Another caller had it read meanwhile, for all who waited: a database that hangs holds none of them up twice.
             return if reads.failed { Err(io::Error::other("it could not be read")) } else { Ok(()) };
@@ -107,12 +101,15 @@ impl KeptToken {
         if next.since(now) + PACE > PACE * BURST {
             return Ok(());
         }
-        (reads.paced, reads.begun) = (next + PACE, now);
+        *reads = Reads { paced: next + PACE, begun: now, failed: true };
         let kept = self.clone();
-        let read = tokio::task::spawn_blocking(move || kept.read(false)).await;
-        let read = read.unwrap_or_else(|panic| Err(io::Error::other(panic)));
-        reads.failed = read.is_err();
-        read
+        // A caller who hangs up does not end it: those who wait are judged by what it finds.
+        let read = tokio::task::spawn_blocking(move || {
+            let read = kept.read(false);
+            reads.failed = read.is_err();
+            read
+        });
+        read.await.unwrap_or_else(|panic| Err(io::Error::other(panic)))
     }
 
     /// Follows what other daemons make of it. `changes`: the names of documents that were written.
@@ -163,6 +160,8 @@ impl KeptToken {
 mod tests {
     use super::*;
     use askd_core::Time;
+    use futures_util::FutureExt as _;
+    use tokio::sync::Notify;
 
     #[tokio::test]
     async fn whoever_guesses_tokens_has_it_read_at_a_pace() {
@@ -183,5 +182,65 @@ mod tests {
         hand.advance(PACE);
         kept.refresh(&clock).await.unwrap();
         assert!(is_now("another"));
+    }
+
+    /// Documents in which a read waits until it may go on.
+    #[derive(Debug)]
+    struct Slow {
+        documents: InFiles,
+        reads: Mutex<()>,
+        begun: Notify,
+    }
+
+    impl Documents for Slow {
+        fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+            self.begun.notify_one();
+            let _may = self.reads.lock();
+            self.documents.read(name)
+        }
+
+        fn store(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+            self.documents.store(name, bytes)
+        }
+
+        fn place(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+            self.documents.place(name, bytes)
+        }
+
+        fn set_aside(&self, name: &str) -> io::Result<()> {
+            self.documents.set_aside(name)
+        }
+
+        #[cfg(feature = "postgres")]
+        fn remove(&self, name: &str) -> io::Result<()> {
+            self.documents.remove(name)
+        }
+
+        #[cfg(feature = "postgres")]
+        fn names(&self) -> io::Result<Vec<String>> {
+            self.documents.names()
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_is_judged_by_a_read_whose_caller_has_hung_up() {
+        let state = tempfile::tempdir().unwrap();
+        let (clock, hand) = Clock::by_hand(Time::from_millis(1_760_000_000_000));
+        let documents = InFiles::open(state.path()).unwrap();
+        let slow = Arc::new(Slow { documents, reads: Mutex::default(), begun: Notify::new() });
+        let kept = KeptToken::open(Arc::clone(&slow) as Arc<dyn Documents>, None).unwrap();
+        slow.store(TOKEN_FILE, b"another").unwrap();
+        slow.begun.notified().await;
+        let held = slow.reads.lock();
+        let mut first = Box::pin(kept.refresh(&clock));
+        assert!((&mut first).now_or_never().is_none());
+        slow.begun.notified().await;
+        let mut second = Box::pin(kept.refresh(&clock));
+        assert!((&mut second).now_or_never().is_none());
+        hand.advance(PACE);
+        drop(first);
+        drop(held);
+        second.await.unwrap();
+        assert_eq!(kept.now().expose_secret(), "another");
     }
 }

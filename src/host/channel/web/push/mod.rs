@@ -189,7 +189,7 @@ impl Push {
         self.take_now(gone, told, unread).await;
     }
 
-    /// Takes asks as they are now. From the first on that cannot be read, they are read again later: a stop does not wait for many that fail.
+    /// Takes asks as they are now. What cannot be read is read again later, and so is what is left when the daemon stops.
     async fn take_now(&self, ids: impl IntoIterator<Item = AskId>, told: &mut Told, unread: &mut HashSet<AskId>) {
         let mut ids = ids.into_iter();
         while let Some(id) = ids.next() {
@@ -197,10 +197,10 @@ impl Push {
                 Ok(Some(ask)) => self.take(&Notice::of(&ask), told),
                 Ok(None) => _ = told.remove(id),
                 Err(StoreError::Damaged { .. }) => {}
-                Err(_) => {
-                    unread.insert(id);
-                    return unread.extend(ids);
-                }
+                Err(_) => _ = unread.insert(id),
+            }
+            if self.0.ctx.is_stopping() {
+                return unread.extend(ids);
             }
         }
     }

@@ -89,10 +89,10 @@ fn groups(bench: &mut Bench) -> Vec<Line> {
 fn pending(bench: &mut Bench) -> Vec<Line> {
     let template = bench.template();
     let mut lines = vec![
-        Line::new("start until a click is answered, ms", "#1f6feb"),
-        Line::new("start until all is loaded, ms", "#0b3d91"),
+        Line::new("first click after a start, ms", "#1f6feb"),
+        Line::new("all loaded after a start, ms", "#0b3d91"),
         Line::new("memory, MB", "#bf3989"),
-        Line::new("click to response, p50, ms", "#1a7f37"),
+        Line::new("click to response, ms", "#1a7f37"),
     ];
     for pending in [100, 1_000, 10_000, 100_000] {
         let mut world = World::new(Host::Askd, fresh(&bench.base, "plot"), 10, &bench.chat);
@@ -172,7 +172,8 @@ fn plot(title: &str, across: &str, up: &str, about: &str, lines: &[Line]) -> Str
             HEIGHT - BOTTOM + 18.0
         ));
     }
-    for (index, line) in lines.iter().enumerate() {
+    let mut at = LEFT;
+    for line in lines {
         let points: Vec<String> =
             line.points.iter().map(|point| format!("{:.1},{:.1}", x(point.0), y(point.1))).collect();
         let colour = line.colour;
@@ -180,9 +181,10 @@ fn plot(title: &str, across: &str, up: &str, about: &str, lines: &[Line]) -> Str
             "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>",
             points.join(" ")
         ));
-        #[expect(clippy::cast_precision_loss, reason = "a small index")]
-        let at = LEFT + 160.0 * index as f64;
         out(format!("<text x=\"{at}\" y=\"42\" fill=\"{colour}\">{}</text>", line.name));
+        #[expect(clippy::cast_precision_loss, reason = "a short name")]
+        let width = 6.5 * line.name.len() as f64;
+        at += width + 20.0;
     }
     svg + "</svg>\n"
 }

@@ -99,8 +99,8 @@ impl Attempts {
         before: Option<&Entry>,
         entries: &Entries,
     ) {
-        let (counted, had_answer) = before.map_or((false, false), |before| (before.counts, before.answered));
-        let (counts, created) = (entries[slot].counts, entries[slot].created);
+        let (counted, had_answer) = before.map_or((false, false), |before| (before.counts(), before.is_answered()));
+        let (counts, created) = (entries[slot].counts(), entries[slot].created());
         let answered = answered_at(ask).filter(|_| !had_answer);
         if counts != counted || answered.is_some() {
             for subject in subjects {
@@ -120,7 +120,7 @@ impl Attempts {
                 if let Some((_, by)) = group.allowed.get_mut(&subject).filter(|(allowed, _)| *allowed <= at) {
                     *by = None;
                 }
-                let over: Vec<Slot> = self.asked.of(hash).filter(|slot| entries[*slot].created <= at).collect();
+                let over: Vec<Slot> = self.asked.of(hash).filter(|slot| entries[*slot].created() <= at).collect();
                 for slot in over {
                     self.asked.remove(hash, slot);
                 }
@@ -130,7 +130,7 @@ impl Attempts {
             let any_context = ask.block().is_some_and(|block| block.any_context);
             let block = Block { about: held(ask), any_context, since: ask.created_at };
             self.groups.entry(ask.group.clone()).or_default().blocked.insert(ask.id, block);
-        } else if before.is_some_and(|before| before.blocked) {
+        } else if before.is_some_and(Entry::is_blocked) {
             self.end_block(ask);
         }
     }
@@ -144,7 +144,7 @@ impl Attempts {
     /// Drops an ask.
     pub(super) fn remove(&mut self, slot: Slot, ask: &Ask, entries: &Entries) {
         self.end_block(ask);
-        if entries[slot].counts {
+        if entries[slot].counts() {
             for subject in subjects(&ask.content) {
                 self.asked.remove(self.hash(&ask.group, subject), slot);
             }
@@ -164,6 +164,7 @@ impl Attempts {
     /// All asks are loaded.
     pub(in crate::host::broker) fn end_loading(&mut self) {
         self.answered = None;
+        self.asked.fit();
     }
 
     /// Takes in that questions of a group may be asked again.
@@ -181,7 +182,7 @@ impl Attempts {
         let allowed = self.groups.get(group).map(|group| &group.allowed);
         let since = [Some(subject), alone].into_iter().flatten().filter_map(|one| Some(allowed?.get(&one)?.0)).max();
         let asked = self.asked.of(self.hash(group, subject));
-        let count = asked.filter(|slot| since.is_none_or(|since| entries[*slot].created > since)).count();
+        let count = asked.filter(|slot| since.is_none_or(|since| entries[*slot].created() > since)).count();
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 

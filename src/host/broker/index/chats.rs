@@ -42,7 +42,7 @@ fn people(ask: &Ask) -> impl Iterator<Item = &String> {
 }
 
 fn in_time(entries: &Entries) -> impl Fn(Slot) -> (Time, AskId) + Copy {
-    |slot| (entries[slot].at, entries[slot].id())
+    |slot| (entries[slot].at(), entries[slot].id())
 }
 
 impl Chats {
@@ -86,7 +86,7 @@ impl Chats {
     /// The newest asks of that person that were settled at that time or later.
     pub(super) fn ended_since(&self, ids: &[String], since: Time, entries: &Entries) -> Vec<AskId> {
         let ended = |person: &'_ Person| {
-            let newest = person.ended.iter().rev().map(|slot| &entries[slot]).take_while(|entry| entry.at >= since);
+            let newest = person.ended.iter().rev().map(|slot| &entries[slot]).take_while(|entry| entry.at() >= since);
             newest.take(LOOKED_AT).map(Entry::id).collect::<Vec<_>>()
         };
         let asks: BTreeSet<AskId> = self.of(ids).flat_map(ended).collect();

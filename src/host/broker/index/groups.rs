@@ -4,7 +4,7 @@ use super::entries::{Entries, Entry};
 use super::tables::Ordered;
 use super::{Slot, in_time};
 use askd_core::{Ask, AskId, Group, Time};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,11 +26,16 @@ pub(super) struct Groups {
 struct Counts {
     name: Arc<Group>,
     open: u32,
-    /// When asks were accepted within the last hour.
-    asked: VecDeque<Time>,
+    /// How many asks were accepted in each second of the last hour.
+    asked: BTreeMap<Time, u32>,
     /// Asks of which nothing is left but an outcome that is kept, by the time at which they were settled. Answers that the
     /// agent has not read yet are not among them: they stay for the time of their rules.
     kept: Ordered,
+}
+
+/// The second in which an ask was asked.
+fn second(ask: &Ask) -> Time {
+    Time::from_millis(ask.created_at.as_millis().div_euclid(1000) * 1000)
 }
 
 impl Groups {
@@ -41,7 +46,7 @@ impl Groups {
         }
         let number = u32::try_from(self.counts.len()).unwrap_or(u32::MAX);
         let name = Arc::new(group.clone());
-        self.counts.push(Counts { name, open: 0, asked: VecDeque::new(), kept: Ordered::default() });
+        self.counts.push(Counts { name, open: 0, asked: BTreeMap::new(), kept: Ordered::default() });
         self.numbers.insert(group.clone(), number);
         number
     }
@@ -52,12 +57,12 @@ impl Groups {
     }
 
     fn counts(&mut self, entry: &Entry) -> &mut Counts {
-        &mut self.counts[entry.group as usize]
+        &mut self.counts[entry.group() as usize]
     }
 
     /// The group of an ask.
     pub(super) fn name(&self, entry: &Entry) -> Arc<Group> {
-        Arc::clone(&self.counts[entry.group as usize].name)
+        Arc::clone(&self.counts[entry.group() as usize].name)
     }
 
     /// Counts an ask.
@@ -65,9 +70,9 @@ impl Groups {
         let counts = self.counts(entry);
         counts.open += u32::from(!entry.is_settled());
         // What is loaded at a start is in no order.
-        let newest = counts.asked.back().copied().max(Some(ask.created_at));
+        let newest = counts.asked.last_key_value().map(|(newest, _)| *newest);
         if ask.block().is_none() && newest.is_none_or(|newest| ask.created_at + HOUR > newest) {
-            counts.asked.push_back(ask.created_at);
+            *counts.asked.entry(second(ask)).or_default() += 1;
         }
     }
 
@@ -82,9 +87,9 @@ impl Groups {
         let number = self.number(&ask.group);
         let asked = &mut self.counts[number as usize].asked;
         if ask.block().is_none()
-            && let Some(at) = asked.iter().rposition(|at| *at == ask.created_at)
+            && let Some(count) = asked.get_mut(&second(ask))
         {
-            asked.remove(at);
+            *count = count.saturating_sub(1);
         }
     }
 
@@ -103,8 +108,8 @@ impl Groups {
         let number = self.number(group);
         let counts = &mut self.counts[number as usize];
         let an_hour_ago = now - HOUR;
-        counts.asked.retain(|asked| *asked > an_hour_ago && *asked < now + AHEAD);
-        (counts.open, u32::try_from(counts.asked.len()).unwrap_or(u32::MAX))
+        counts.asked.retain(|asked, _| *asked > an_hour_ago && *asked < now + AHEAD);
+        (counts.open, counts.asked.values().sum())
     }
 
     /// The oldest kept outcomes of a group, as many as there are too many. Unread answers are not among them.

@@ -1,7 +1,7 @@
 //! What the index is asked: which asks have that name, belong to that person, or fit that filter.
 
-use super::entries::Entry;
-use super::{Began, By, CODE_RESTS, Index, Lying, Position, chats};
+use super::entries::{Entry, code_number};
+use super::{Began, By, CODE_RESTS, Index, Lying, Position, Slot, chats, coded};
 use crate::host::broker::listing::Filter;
 use askd_core::{AskId, Digest, Group, RequestId, ShortId, Time};
 use std::sync::Arc;
@@ -10,24 +10,29 @@ impl Entry {
     /// Whether the ask may fit, as far as the index can tell. `groups` are the numbers of the filter's groups.
     fn fits(&self, filter: &Filter, groups: Option<&[u32]>) -> bool {
         filter.settled.is_none_or(|settled| settled == self.is_settled())
-            && groups.is_none_or(|groups| groups.contains(&self.group))
+            && groups.is_none_or(|groups| groups.contains(&self.group()))
             && filter.outcome.is_none_or(|outcome| self.status() == Some(outcome))
-            && filter.since.is_none_or(|since| self.at >= since)
-            && filter.until.is_none_or(|until| self.at < until)
+            && filter.since.is_none_or(|since| self.at() >= since)
+            && filter.until.is_none_or(|until| self.at() < until)
     }
 }
 
 impl Index {
-    /// The newest ask with that name that `fits`.
-    fn find(&self, by: By, name: u64, fits: impl Fn(&Entry) -> bool) -> Option<&Entry> {
+    /// The newest of these asks that `fits`.
+    fn newest(&self, asks: impl Iterator<Item = Slot>, fits: impl Fn(&Entry) -> bool) -> Option<&Entry> {
         // A call that made room for another one in another daemon may have left its name behind.
-        let named =
-            self.names[by as usize].of(name).filter_map(|slot| self.entries.at(slot)).filter(|entry| fits(entry));
-        named.max_by_key(|entry| (entry.created, entry.id()))
+        let asks = asks.filter_map(|slot| self.entries.at(slot)).filter(|entry| fits(entry));
+        asks.max_by_key(|entry| (entry.created(), entry.id()))
     }
 
     fn find_id(&self, by: By, name: impl std::hash::Hash, fits: impl Fn(&Entry) -> bool) -> Option<AskId> {
-        self.find(by, self.naming.name(name), fits).map(Entry::id)
+        self.newest(self.names[by as usize].of(self.naming.name(name)), fits).map(Entry::id)
+    }
+
+    /// The asks with that code.
+    fn coded(&self, code: u64) -> impl Iterator<Item = Slot> {
+        let asks = self.codes.from((code, 0), coded(&self.entries));
+        asks.take_while(move |slot| self.entries[*slot].code() == code)
     }
 
     /// The ask that may be that request's.
@@ -67,10 +72,10 @@ impl Index {
 
     /// That person's settled asks with that code: first those that can still be answered, then the newest.
     pub(in crate::host::broker) fn ended_with(&self, ids: &[String], code: &ShortId) -> Vec<AskId> {
-        let coded = self.names[By::Code as usize].of(self.naming.name(code));
+        let coded = self.coded(code_number(code));
         let ended = coded.filter(|slot| self.chats.has_ended(ids, *slot, &self.entries));
         let mut ended: Vec<&Entry> = ended.map(|slot| &self.entries[slot]).collect();
-        ended.sort_by_key(|entry| std::cmp::Reverse((entry.late, entry.at, entry.id())));
+        ended.sort_by_key(|entry| std::cmp::Reverse((entry.is_late(), entry.at(), entry.id())));
         ended.into_iter().take(chats::LOOKED_AT).map(Entry::id).collect()
     }
 
@@ -95,10 +100,11 @@ impl Index {
     /// Whether an ask that can be answered has that code, or had it so recently that a message with it may still be on its
     /// way.
     pub(in crate::host::broker) fn short_taken(&self, short: &ShortId, now: Time) -> bool {
-        let code = self.naming.name(short);
+        let code = code_number(short);
         let rests = |settled: Time| now < settled + CODE_RESTS;
-        let has_it = |entry: &Entry| !entry.is_settled() || entry.blocked || entry.late || rests(entry.at);
-        self.resting.get(&code).is_some_and(|settled| rests(*settled)) || self.find(By::Code, code, has_it).is_some()
+        let has_it = |entry: &Entry| !entry.is_settled() || entry.is_blocked() || entry.is_late() || rests(entry.at());
+        self.resting.get(&code).is_some_and(|settled| rests(*settled))
+            || self.coded(code).any(|slot| has_it(&self.entries[slot]))
     }
 
     /// The number of the group of a filter.
@@ -154,11 +160,12 @@ impl Index {
         seen: impl Fn(&Group) -> bool,
     ) -> Vec<AskId> {
         let seen = |entry: &&Entry| seen(&self.group_of(entry));
-        let coded = short.map(|short| self.naming.name(short)).and_then(|code| {
-            let open = self.find(By::Code, code, |entry| seen(&entry) && (!entry.is_settled() || entry.blocked));
-            let late = || self.find(By::Code, code, |entry| seen(&entry) && entry.late);
-            let settled = self.names[By::Code as usize].of(code).map(|slot| &self.entries[slot]).filter(seen);
-            open.or_else(late).or_else(|| settled.max_by_key(|entry| (entry.at, entry.id())))
+        let coded = short.map(code_number).and_then(|code| {
+            let open =
+                self.newest(self.coded(code), |entry| seen(&entry) && (!entry.is_settled() || entry.is_blocked()));
+            let late = || self.newest(self.coded(code), |entry| seen(&entry) && entry.is_late());
+            let settled = self.coded(code).map(|slot| &self.entries[slot]).filter(seen);
+            open.or_else(late).or_else(|| settled.max_by_key(|entry| (entry.at(), entry.id())))
         });
         if let Some(entry) = coded {
             return vec![entry.id()];

@@ -1,8 +1,8 @@
 //! Where to look: which asks there are, by id, request, key, message, code, person, time and deadline. Built anew at every
 //! start; decides nothing.
 //!
-//! It holds some 150 bytes of an open ask and less of a settled one: an [`Entry`] of 56 bytes, 17 for the hash of each
-//! name (a table of 100,000 is three quarters full), 6 for each place in an order, and no text. Hashes can collide, so a
+//! It holds some 110 bytes of an ask: an [`Entry`] of 48 bytes, 14 for the hash of each name, 5 for each place in an order,
+//! and no text. Hashes can collide, so a
 //! caller who acts on an ask checks its record.
 
 mod attempts;
@@ -24,11 +24,12 @@ pub(super) use tallies::Tallies;
 use super::lying::Lying;
 use askd_core::{Ask, AskId, Content, Digest, Group, Person, Time};
 use chats::Chats;
-use entries::{Entries, Entry, Left};
+use entries::{Entries, Entry};
 use groups::Groups;
 use pages::Pages;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, Hash, RandomState};
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 use tables::{Names, Ordered};
@@ -50,14 +51,15 @@ enum By {
     Heard,
     /// The key that other calls join it by.
     Key,
-    Code,
 }
 
 /// Where to look.
 #[derive(Debug)]
 pub(super) struct Index {
     entries: Entries,
-    names: [Names; 5],
+    names: [Names; 4],
+    /// By their codes.
+    codes: Ordered,
     deadlines: Ordered,
     pages: Pages,
     chats: Chats,
@@ -98,8 +100,7 @@ impl Naming {
 
     fn names(&self, ask: &Ask) -> Vec<(By, u64)> {
         let group = &ask.group;
-        let mut names = vec![(By::Code, self.name(&ask.short_id))];
-        names.extend(ask.key.map(|key| (By::Key, self.name((group, key)))));
+        let mut names: Vec<_> = ask.key.map(|key| (By::Key, self.name((group, key)))).into_iter().collect();
         names.extend(ask.waiters.iter().map(|it| (By::Request, self.name((group, &it.request_id)))));
         names.extend(ask.heard.iter().map(|message| (By::Heard, self.name(message))));
         for widget in &ask.widgets {
@@ -116,6 +117,7 @@ impl Default for Index {
         Self {
             entries: Entries::default(),
             names: Default::default(),
+            codes: Ordered::default(),
             deadlines: Ordered::default(),
             // Tells this run of the daemon from any other.
             pages: Pages::new(naming.name("life")),
@@ -132,27 +134,31 @@ impl Default for Index {
 }
 
 fn in_time(entries: &Entries) -> impl Fn(Slot) -> (Time, Slot) + Copy {
-    |slot| (entries[slot].at, slot)
+    |slot| (entries[slot].at(), slot)
+}
+
+fn coded(entries: &Entries) -> impl Fn(Slot) -> (u64, Slot) + Copy {
+    |slot| (entries[slot].code(), slot)
 }
 
 fn due(entries: &Entries) -> impl Fn(Slot) -> (Time, Slot) + Copy {
-    |slot| (entries[slot].deadline, slot)
+    |slot| (entries[slot].deadline(), slot)
 }
 
 impl Index {
-    fn clock_number(&mut self, set_by: i64) -> u32 {
+    fn clock_number(&mut self, set_by: i64) -> NonZeroU16 {
         let known = self.clocks.iter().rposition(|known| *known == set_by);
-        let number = known.unwrap_or_else(|| {
+        let before = known.unwrap_or_else(|| {
             self.clocks.push(set_by);
             self.clocks.len() - 1
         });
-        u32::try_from(number).unwrap_or(u32::MAX)
+        u16::try_from(before).ok().and_then(|before| NonZeroU16::MIN.checked_add(before)).unwrap_or(NonZeroU16::MAX)
     }
 
     /// Makes room for so many asks at once: tables that grow leave behind what they held before.
     pub(super) fn reserve(&mut self, asks: usize) {
         self.entries.reserve(asks);
-        for by in [By::Request, By::Message, By::Code] {
+        for by in [By::Request, By::Message] {
             self.names[by as usize].reserve(asks);
         }
     }
@@ -188,12 +194,12 @@ impl Index {
         let Some(slot) = self.entries.slot(ask.id) else { return };
         self.unstored.remove(&ask.id);
         let before = self.entries[slot];
-        let entry = Entry::of(ask, before.group, before.clock);
+        let entry = Entry::of(ask, before.group(), before.clock);
         if before != entry {
-            if before.deadline != entry.deadline {
+            if before.deadline() != entry.deadline() {
                 self.deadlines.remove(slot, due(&self.entries));
             }
-            if before.left == Left::Outcome && (before.left != entry.left || before.at != entry.at) {
+            if before.is_outcome() && (!entry.is_outcome() || before.at() != entry.at()) {
                 self.groups.drop(slot, &self.entries);
             }
             if !Pages::stays(&before, &entry) {
@@ -214,12 +220,13 @@ impl Index {
     /// Enters an ask into each table that it belongs into. It leaves those that it does not belong into any more.
     fn link(&mut self, slot: Slot, ask: &Ask, names: Vec<(By, u64)>) {
         let entry = self.entries[slot];
-        if entry.deadline < Time::MAX {
+        if entry.deadline() < Time::MAX {
             self.deadlines.insert(slot, due(&self.entries));
         }
-        if entry.left == Left::Outcome {
+        if entry.is_outcome() {
             self.groups.keep(slot, &self.entries);
         }
+        self.codes.insert(slot, coded(&self.entries));
         self.chats.put(slot, ask, &self.entries);
         for (by, name) in names {
             let names = &mut self.names[by as usize];
@@ -262,6 +269,7 @@ impl Index {
         let Some(slot) = self.entries.slot(ask.id) else { return };
         let entry = self.entries[slot];
         self.deadlines.remove(slot, due(&self.entries));
+        self.codes.remove(slot, coded(&self.entries));
         self.groups.drop(slot, &self.entries);
         self.unplace(slot, ask);
         self.attempts.remove(slot, ask, &self.entries);
@@ -271,7 +279,7 @@ impl Index {
         self.lying.remove(&ask.id);
         self.unstored.remove(&ask.id);
         if let Some(at) = ask.settled_at() {
-            let rests = self.resting.entry(self.naming.name(&ask.short_id)).or_insert(at);
+            let rests = self.resting.entry(entry.code()).or_insert(at);
             *rests = at.max(*rests);
             // Looked through only when it has doubled.
             if self.resting.len() == self.resting.capacity() {
@@ -285,7 +293,7 @@ impl Index {
 
     /// How far the clock was set after the times of an ask were written.
     pub(super) fn behind(&self, id: AskId, set_by: i64) -> i64 {
-        self.entries.get(id).map_or(0, |entry| set_by.saturating_sub(self.clocks[entry.clock as usize]))
+        self.entries.get(id).map_or(0, |entry| set_by.saturating_sub(self.clocks[usize::from(entry.clock.get()) - 1]))
     }
 
     /// Notes that the times of an ask have followed the clock.
@@ -300,7 +308,7 @@ impl Index {
 
     /// The asks that have to follow a clock that was set.
     pub(super) fn counting_time(&self) -> Vec<AskId> {
-        self.entries.iter().filter(|entry| entry.counts_time).map(Entry::id).collect()
+        self.entries.iter().filter(|entry| entry.counts_time()).map(Entry::id).collect()
     }
 
     /// What of these questions was asked as often as it may be, and how often that was at most.
@@ -355,7 +363,7 @@ impl Index {
     pub(super) fn reaching(&self, group: &Group) -> Vec<AskId> {
         let Some(number) = self.groups.known(group) else { return Vec::new() };
         let reaches = |entry: &&Entry| !entry.is_done() || self.lying.get(&entry.id()).is_some_and(Lying::lies);
-        self.entries.iter().filter(|entry| entry.group == number).filter(reaches).map(Entry::id).collect()
+        self.entries.iter().filter(|entry| entry.group() == number).filter(reaches).map(Entry::id).collect()
     }
 
     /// The settled asks of these groups of which something is not over.
@@ -364,19 +372,19 @@ impl Index {
         if numbers.is_empty() {
             return Vec::new();
         }
-        let wanted = |entry: &&Entry| entry.is_settled() && !entry.is_done() && numbers.contains(&entry.group);
+        let wanted = |entry: &&Entry| entry.is_settled() && !entry.is_done() && numbers.contains(&entry.group());
         self.entries.iter().filter(wanted).map(Entry::id).collect()
     }
 
     /// When something is due next.
     pub(super) fn next_deadline(&self) -> Time {
-        self.deadlines.first().map_or(Time::MAX, |slot| self.entries[slot].deadline)
+        self.deadlines.first().map_or(Time::MAX, |slot| self.entries[slot].deadline())
     }
 
     /// What is due. It comes back with the deadline of the step it leads to.
     pub(super) fn take_due(&mut self, now: Time) -> Vec<AskId> {
         let mut found = Vec::new();
-        while let Some(slot) = self.deadlines.first().filter(|slot| self.entries[*slot].deadline <= now) {
+        while let Some(slot) = self.deadlines.first().filter(|slot| self.entries[*slot].deadline() <= now) {
             self.deadlines.remove(slot, due(&self.entries));
             found.push(self.entries[slot].id());
         }

@@ -64,7 +64,7 @@ pub(super) struct Pages {
 
 /// Where an ask stands in this part of the list.
 fn position(entry: &Entry, part: Part) -> Position {
-    let at = entry.at.as_millis();
+    let at = entry.at().as_millis();
     Position { part, order: if entry.is_settled() { -at } else { at }, id: entry.id() }
 }
 
@@ -82,7 +82,7 @@ impl Pages {
 
     /// Whether an ask stays where it is with this change.
     pub(super) fn stays(before: &Entry, after: &Entry) -> bool {
-        let place = |entry: &Entry| (entry.at, entry.is_settled(), entry.is_wanting());
+        let place = |entry: &Entry| (entry.at(), entry.is_settled(), entry.is_wanting());
         place(before) == place(after)
     }
 
@@ -227,7 +227,7 @@ mod tests {
         }
 
         fn put(&mut self, id: AskId, place: Place) {
-            let entry = Entry::at(id, place.at, place.settled, place.wanting);
+            let entry = Entry::placed(id, place.at, place.settled, place.wanting);
             self.places.insert(id, place);
             match self.entries.slot(id) {
                 None => {

@@ -2,63 +2,133 @@
 //! that 100,000 open asks fit into 32 MB.
 
 use super::Slot;
-use hashbrown::HashTable;
 
 /// The most slots of a chunk: a change moves at most that many.
 const CHUNK: usize = 512;
 
+/// A name and who has it; or nobody, which comes after all of them.
+type Cell = ([u32; 2], Slot);
+const NOBODY: Cell = ([u32::MAX; 2], Slot::MAX);
+
 /// Asks by the hash of a name. Several may have the same. Hashes can collide, so that a caller who acts on an ask has to
 /// check its record.
+///
+/// The cells are in the order of the hashes, and each is at the place that its hash is due, or as little behind it as
+/// those before it allow. So a table may have any size: one that doubles is half empty after that.
 #[derive(Debug, Default)]
-pub(super) struct Names(HashTable<([u32; 2], Slot)>);
+pub(super) struct Names {
+    cells: Vec<Cell>,
+    /// How many places hashes are spread over. The last ones may need some cells more.
+    places: usize,
+    len: usize,
+}
 
-/// Two halves, so that an entry is 12 bytes long.
+/// Two halves, so that a cell is 12 bytes long.
 #[expect(clippy::cast_possible_truncation, reason = "it is cut in two")]
 const fn halves(hash: u64) -> [u32; 2] {
     [hash as u32, (hash >> 32) as u32]
 }
 
-fn whole([low, high]: [u32; 2]) -> u64 {
-    u64::from(low) | u64::from(high) << 32
+const fn whole([low, high]: [u32; 2]) -> u64 {
+    low as u64 | (high as u64) << 32
 }
 
 impl Names {
+    /// The place that a hash is due.
+    #[expect(clippy::cast_possible_truncation, reason = "it is below the number of places")]
+    fn place(&self, hash: u64) -> usize {
+        (u128::from(hash) * self.places as u128 >> 64) as usize
+    }
+
+    /// The first cell that does not come before this one.
+    fn seek(&self, hash: u64, slot: Slot) -> usize {
+        let from = self.place(hash);
+        let ahead = self.cells.iter().skip(from);
+        from + ahead.take_while(|(known, of)| (whole(*known), *of) < (hash, slot)).count()
+    }
+
     /// Makes room for the names of so many asks at once.
     pub(super) fn reserve(&mut self, asks: usize) {
-        self.0.reserve(asks, |(hash, _)| whole(*hash));
+        if self.places < asks {
+            self.spread(asks);
+        }
+    }
+
+    /// Takes no more room than its names need.
+    pub(super) fn fit(&mut self) {
+        self.spread(self.len);
+    }
+
+    fn spread(&mut self, asks: usize) {
+        let before = std::mem::take(&mut self.cells);
+        self.places = asks + asks / 7 + 1;
+        self.cells.reserve_exact(self.places + 32);
+        for cell in before.into_iter().filter(|cell| *cell != NOBODY) {
+            let place = self.place(whole(cell.0)).max(self.cells.len());
+            self.cells.resize(place, NOBODY);
+            self.add(cell);
+        }
+        self.cells.resize(self.places.max(self.cells.len()), NOBODY);
+    }
+
+    /// Adds a cell at the end, where few are needed.
+    fn add(&mut self, cell: Cell) {
+        if self.cells.len() == self.cells.capacity() {
+            self.cells.reserve_exact(32);
+        }
+        self.cells.push(cell);
     }
 
     /// Gives an ask a name; once, however often it is called.
     pub(super) fn insert(&mut self, hash: u64, slot: Slot) {
-        let entry = (halves(hash), slot);
-        if self.0.find(hash, |known| *known == entry).is_none() {
-            self.0.insert_unique(hash, entry, |(hash, _)| whole(*hash));
+        let cell = (halves(hash), slot);
+        if self.cells.get(self.seek(hash, slot)) == Some(&cell) {
+            return;
         }
+        if self.len >= self.places * 9 / 10 {
+            self.spread(self.len + self.len / 4 + 8);
+        }
+        let at = self.seek(hash, slot);
+        let end = at + self.cells.iter().skip(at).take_while(|cell| **cell != NOBODY).count();
+        if end == self.cells.len() {
+            self.add(NOBODY);
+        }
+        self.cells.copy_within(at..end, at + 1);
+        self.cells[at] = cell;
+        self.len += 1;
     }
 
     /// Takes a name from an ask.
     pub(super) fn remove(&mut self, hash: u64, slot: Slot) {
-        if let Ok(entry) = self.0.find_entry(hash, |known| *known == (halves(hash), slot)) {
-            entry.remove();
+        let at = self.seek(hash, slot);
+        if self.cells.get(at) != Some(&(halves(hash), slot)) {
+            return;
         }
-        if self.0.len() < self.0.capacity() / 8 {
-            self.0.shrink_to_fit(|(hash, _)| whole(*hash));
+        // Those behind it that are not at their places come nearer.
+        let ahead = self.cells.iter().enumerate().skip(at + 1);
+        let nearer = ahead.take_while(|(is_at, cell)| **cell != NOBODY && self.place(whole(cell.0)) < *is_at).count();
+        self.cells.copy_within(at + 1..=at + nearer, at);
+        self.cells[at + nearer] = NOBODY;
+        self.len -= 1;
+        if self.len < self.places / 8 {
+            self.fit();
         }
     }
 
     #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    pub(super) const fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     #[cfg(test)]
-    pub(super) fn bytes(&self) -> usize {
-        self.0.allocation_size()
+    pub(super) const fn bytes(&self) -> usize {
+        self.cells.capacity() * size_of::<Cell>()
     }
 
     /// The asks with that name.
     pub(super) fn of(&self, hash: u64) -> impl Iterator<Item = Slot> {
-        self.0.iter_hash(hash).filter(move |(known, _)| *known == halves(hash)).map(|(_, slot)| *slot)
+        let named = self.cells.iter().skip(self.seek(hash, 0)).take_while(move |cell| whole(cell.0) == hash);
+        named.filter(|cell| **cell != NOBODY).map(|(_, slot)| *slot)
     }
 }
 
@@ -86,11 +156,16 @@ impl Ordered {
             return;
         }
         if slots.len() < CHUNK {
+            // It does not double: half of it would be empty.
+            if slots.len() == slots.capacity() {
+                slots.reserve_exact(slots.len() / 8 + 1);
+            }
             return slots.insert(at, slot);
         }
         // At either end a chunk stays full: most asks come in the order of time.
         let cut = if at == 0 || at == CHUNK { at } else { CHUNK / 2 };
         let mut rest = slots.split_off(cut);
+        slots.shrink_to_fit();
         if at < cut || at == 0 {
             slots.insert(at, slot);
         } else {
@@ -153,6 +228,33 @@ mod tests {
     use std::collections::BTreeSet;
 
     proptest! {
+        /// It does what a set of pairs does, whether hashes are spread or crowded.
+        #[test]
+        fn it_is_a_set_of_names(steps in proptest::collection::vec((0_u64..400, 0_u32..3, 0_u8..9), 0..3_000), apart: bool) {
+            let (mut names, mut set) = (Names::default(), BTreeSet::new());
+            for (number, slot, what) in steps {
+                let hash = if apart { number.wrapping_mul(0x9E37_79B9_7F4A_7C15) } else { u64::MAX - number };
+                match what {
+                    0..3 => {
+                        names.remove(hash, slot);
+                        set.remove(&(hash, slot));
+                    }
+                    3 => names.fit(),
+                    4 => names.reserve(usize::from(what) * 100),
+                    _ => {
+                        names.insert(hash, slot);
+                        set.insert((hash, slot));
+                    }
+                }
+                let has = set.range((hash, 0)..=(hash, Slot::MAX)).map(|(_, slot)| *slot);
+                prop_assert_eq!(names.of(hash).collect::<Vec<_>>(), has.collect::<Vec<_>>());
+                prop_assert_eq!(names.len, set.len());
+            }
+            let all = names.cells.iter().filter(|cell| **cell != NOBODY).map(|(hash, slot)| (whole(*hash), *slot));
+            prop_assert!(all.eq(set.iter().copied()));
+            prop_assert!(names.cells.iter().enumerate().all(|(at, cell)| *cell == NOBODY || names.place(whole(cell.0)) <= at));
+        }
+
         /// It does what a set does, in whatever order the asks come and go.
         #[test]
         fn it_is_a_set_in_order(steps in proptest::collection::vec((0_u32..6_000, 0_u8..4), 0..6_000), reversed: bool) {

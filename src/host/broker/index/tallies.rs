@@ -29,17 +29,17 @@ impl Index {
         let mut found = Tallies::default();
         for entry in self.entries.iter() {
             let tally = found.groups.entry(self.groups.name(entry)).or_default();
-            tally.asked = tally.asked.max(Some(entry.created));
+            tally.asked = tally.asked.max(Some(entry.created()));
             if !entry.is_settled() {
                 tally.open += 1;
                 continue;
             }
             if entry.is_uncollected() {
                 tally.uncollected += 1;
-                found.uncollected.push((entry.at, entry.id()));
+                found.uncollected.push((entry.at(), entry.id()));
             }
             if !entry.is_done() {
-                found.unfinished.push((entry.at, entry.id()));
+                found.unfinished.push((entry.at(), entry.id()));
             }
         }
         found

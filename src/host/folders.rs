@@ -204,14 +204,21 @@ impl Folders {
         self.home.lock().contains(group)
     }
 
-    /// Notes whether one of a group's folders is. None is that was mounted before.
-    pub fn note_home(&self, group: &Group, name: &str, is_home: bool) {
+    /// Notes whether one of a group's folders is, and says whether they are. None is that was mounted before.
+    pub fn note_home(&self, group: &Group, name: &str, is_home: bool) -> bool {
         if !is_home {
             self.mounted.lock().entry(group.clone()).or_default().insert(name.to_owned());
             self.home.lock().remove(group);
-        } else if !self.is_home(group) && !self.mounted.lock().contains_key(group) {
+            return false;
+        }
+        if self.is_home(group) {
+            return true;
+        }
+        let was_mounted = self.mounted.lock().contains_key(group);
+        if !was_mounted {
             self.home.lock().insert(group.clone());
         }
+        !was_mounted
     }
 
     fn was_mounted(&self, group: &Group, name: &str) -> bool {

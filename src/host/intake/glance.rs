@@ -33,9 +33,14 @@ pub(super) struct Glance {
 }
 
 impl Glance {
-    /// Whether the folder has to be listed now.
-    pub(super) fn has_news(&mut self, stamps: [Option<Stamp>; 2], now: Moment) -> bool {
-        if self.stamps != stamps || self.since == Moment::default() {
+    /// Whether the folder has to be listed now. Looks at the clock only if that depends on it.
+    pub(super) fn has_news(&mut self, stamps: [Option<Stamp>; 2], now: impl FnOnce() -> Moment) -> bool {
+        let is_new = self.stamps != stamps || self.since == Moment::default();
+        if self.listed && !is_new {
+            return false;
+        }
+        let now = now();
+        if is_new {
             *self = Self { stamps, since: now, listed: false, ..*self };
         }
         !std::mem::replace(&mut self.listed, now.since(self.since) >= COARSE)
@@ -68,14 +73,16 @@ impl GroupScanner {
         if let Some(stamp) = stamp {
             let is_home = root.device == stamp.device;
             // A link can lead to another file system, too, but then none is mounted here.
-            if is_home || dir.pin(&self.tasks).is_ok() {
-                self.folders.note_home(&self.group, TASKS, is_home);
-            }
-            self.is_mounted.store(!self.folders.is_home(&self.group), Ordering::Relaxed);
+            let is_home = if is_home || dir.pin(&self.tasks).is_ok() {
+                self.folders.note_home(&self.group, TASKS, is_home)
+            } else {
+                self.folders.is_home(&self.group)
+            };
+            self.is_mounted.store(!is_home, Ordering::Relaxed);
         }
-        let now = self.ctx.clock().monotonic();
+        let now = || self.ctx.clock().monotonic();
         let mut glance = self.glance.lock();
-        let again = glance.again.take_if(|at| *at <= now).is_some();
+        let again = glance.again.take_if(|at| *at <= now()).is_some();
         let beside =
             glance.in_trouble.then(|| dir.stat_below(&format!("{}/{RESPONSES}", self.group.folder())).ok()).flatten();
         if glance.has_news([stamp, beside], now) || again {
@@ -127,7 +134,7 @@ mod tests {
     #[test]
     fn a_folder_is_listed_until_its_stamp_was_two_seconds_old_when_the_listing_began() {
         let folder = tempfile::tempdir().unwrap();
-        let at = |millis| Moment::default() + Duration::from_hours(1) + Duration::from_millis(millis);
+        let at = |millis| move || Moment::default() + Duration::from_hours(1) + Duration::from_millis(millis);
         let stamp = || [Stamp::at(folder.path()).ok(), None];
         let mut glance = Glance::default();
         assert!(glance.has_news(stamp(), at(0)), "never listed");

@@ -146,7 +146,7 @@ impl Intake {
 
     /// Looks at each group, and returns those whose folder hangs.
     fn look_below(&mut self, root: &Arc<(Dir, Stamp)>, now: Moment) -> HashSet<Group> {
-        if self.root.has_news([Some(root.1), None], now) {
+        if self.root.has_news([Some(root.1), None], || now) {
             match self.shared.folders.names() {
                 Ok(names) => self.find_groups(names),
                 Err(error) => self.make_root(&error),

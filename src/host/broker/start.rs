@@ -25,9 +25,16 @@ use askd_core::{Ask, AskId, Effect, Event, Fact, Group, Relation, Time};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
+use std::hint::black_box;
 use std::io;
 use std::sync::{Arc, Once};
+use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, broadcast, watch};
+
+/// When the allocator is made to give back what loading needed: it keeps what was freed less than a second ago.
+const GIVES_BACK_AFTER: Duration = Duration::from_secs(2);
+/// It looks for what it can give back when a piece of this size is freed.
+const LARGE: usize = 4 * 1024 * 1024;
 
 /// Late answers that are not taken any more because the agent has asked the same again. The mark on the ask may be lost.
 #[derive(Debug, Default)]
@@ -210,7 +217,11 @@ impl Broker {
             (index.open(), if leads { index.all_crowded() } else { Vec::new() })
         };
         open.retain(|group, _| self.does_folder_work(group));
-        let broker = self.clone();
+        let (broker, clock) = (self.clone(), self.clock().clone());
+        self.0.ctx.spawn(async move {
+            clock.sleep(GIVES_BACK_AFTER).await;
+            drop(black_box(Vec::<u8>::with_capacity(LARGE)));
+        });
         self.0.ctx.spawn(async move {
             broker.do_what_is_owed().await;
             broker.tell_deadlines(open).await;

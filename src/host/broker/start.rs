@@ -32,7 +32,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, broadcast, watch};
 
 /// When the allocator is made to give back what loading needed: it keeps what was freed less than a second ago.
-const GIVES_BACK_AFTER: Duration = Duration::from_secs(2);
+const GIVES_BACK_AFTER: Duration = Duration::from_millis(1_100);
 /// It looks for what it can give back when a piece of this size is freed.
 const LARGE: usize = 4 * 1024 * 1024;
 
@@ -217,15 +217,13 @@ impl Broker {
             (index.open(), if leads { index.all_crowded() } else { Vec::new() })
         };
         open.retain(|group, _| self.does_folder_work(group));
-        let (broker, clock) = (self.clone(), self.clock().clone());
-        self.0.ctx.spawn(async move {
-            clock.sleep(GIVES_BACK_AFTER).await;
-            drop(black_box(Vec::<u8>::with_capacity(LARGE)));
-        });
+        let broker = self.clone();
         self.0.ctx.spawn(async move {
             broker.do_what_is_owed().await;
             broker.tell_deadlines(open).await;
             broker.in_turn(crowded.into_iter().map(|id| (id, Event::Crowded))).await;
+            broker.clock().sleep(GIVES_BACK_AFTER).await;
+            drop(black_box(Vec::<u8>::with_capacity(LARGE)));
         });
         if !leads {
             return;

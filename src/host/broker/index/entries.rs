@@ -52,12 +52,14 @@ const BEFORE: i64 = 1 << 44;
 const LAST: i64 = (1 << 48) - 1 - BEFORE;
 
 const fn small(number: u64) -> Small {
-    let [_, _, a, b, c, d, e, f] = number.to_be_bytes();
-    [a, b, c, d, e, f]
+    let [_, _, small @ ..] = number.to_be_bytes();
+    small
 }
 
-const fn number([a, b, c, d, e, f]: Small) -> u64 {
-    u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+const fn number(small: Small) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.split_at_mut(2).1.copy_from_slice(&small);
+    u64::from_be_bytes(bytes)
 }
 
 fn packed(time: Time) -> Small {

@@ -30,14 +30,14 @@ const fn halves(hash: u64) -> [u32; 2] {
 }
 
 const fn whole([low, high]: [u32; 2]) -> u64 {
-    low as u64 | (high as u64) << 32
+    (low as u64) | ((high as u64) << 32)
 }
 
 impl Names {
     /// The place that a hash is due.
     #[expect(clippy::cast_possible_truncation, reason = "it is below the number of places")]
     fn place(&self, hash: u64) -> usize {
-        (u128::from(hash) * self.places as u128 >> 64) as usize
+        ((u128::from(hash) * self.places as u128) >> 64) as usize
     }
 
     /// The first cell that does not come before this one.

@@ -25,8 +25,8 @@ const MOST: usize = 16 * 1024 * 1024;
 #[derive(Debug)]
 pub(super) struct AllUnfiled {
     shards: Vec<Mutex<HashMap<AskId, Unfiled>>>,
-    /// Folders in which something was renamed since they were synced.
-    folders: Mutex<HashSet<(Kind, Group)>>,
+    /// The groups in whose folders of each kind something was renamed since they were synced.
+    folders: Mutex<[HashSet<Group>; 2]>,
     /// The bytes of all of them.
     bytes: Arc<AtomicUsize>,
     /// The number of the last save, of all asks.
@@ -169,15 +169,18 @@ impl AllUnfiled {
     /// Something was renamed in this folder.
     pub(super) fn touch(&self, kind: Kind, group: &Group) {
         let mut folders = self.folders.lock();
-        if !folders.iter().any(|(known, of)| (known, of) == (&kind, group)) {
-            folders.insert((kind, group.clone()));
+        let known = &mut folders[kind as usize];
+        if !known.contains(group) {
+            known.insert(group.clone());
         }
     }
 
     /// The folders that a flush has to sync.
     #[cfg(test)]
     pub(super) fn folders(&self) -> Vec<(Kind, Group)> {
-        self.folders.lock().iter().cloned().collect()
+        let folders = self.folders.lock();
+        let of = |kind: Kind| folders[kind as usize].iter().map(move |group| (kind, group.clone()));
+        of(Kind::Pending).chain(of(Kind::Settled)).collect()
     }
 
     pub(super) fn all(&self) -> Vec<AskId> {
@@ -320,7 +323,9 @@ impl Files {
     fn end_flush(&self, closed: usize, filed: Filed, carried: io::Result<Option<Place>>) -> io::Result<()> {
         let mut kept = carried.and_then(|last| last.map_or(Ok(()), |last| self.journal.sync(&last)));
         // In the head of the loop the lock would be held until its end, and a folder that fails could not be noted again.
-        let touched = std::mem::take(&mut *self.unfiled.folders.lock());
+        let [pending, settled] = std::mem::take(&mut *self.unfiled.folders.lock());
+        let of = |kind: Kind| move |group: Group| (kind, group);
+        let touched = pending.into_iter().map(of(Kind::Pending)).chain(settled.into_iter().map(of(Kind::Settled)));
         for (kind, group) in touched {
             if let Err(error) = self.folder(kind, &group).and_then(|folder| folder.sync()) {
                 self.unfiled.touch(kind, &group);

@@ -18,12 +18,13 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedMutexGuard, Semaphore};
 
 /// What claimed requests are called: only their scanner looks at them.
 pub(super) const CLAIMED: &str = ".claimed-";
-/// How many requests are taken before the folder is looked at again.
+/// How many requests are taken before the folder is looked at again, and before other folders have their turn.
 const IN_A_ROW: usize = 100;
+const IN_A_TURN: usize = 10;
 /// A folder that has not answered for this long counts as hanging.
 const HANGS: Duration = Duration::from_secs(10);
 
@@ -49,7 +50,7 @@ pub(super) struct GroupScanner {
     pub(super) tasks: String,
     shared: Shared,
     /// Held while looking.
-    alone: tokio::sync::Mutex<()>,
+    alone: Arc<tokio::sync::Mutex<()>>,
     pub(super) wanted: Mutex<Wanted>,
     pub(super) survey: Mutex<Survey>,
     pub(super) glance: Mutex<Glance>,
@@ -85,7 +86,7 @@ impl GroupScanner {
             tasks: format!("{}/{TASKS}", group.folder()),
             group,
             shared,
-            alone: tokio::sync::Mutex::default(),
+            alone: Arc::default(),
             wanted: Mutex::default(),
             survey: Mutex::default(),
             glance: Mutex::default(),
@@ -104,21 +105,55 @@ impl GroupScanner {
         let is_coming = !already.is_empty();
         already.add(wanted);
         drop(already);
-        // The task that was begun for the first of them sees all; a flood of events begins no more tasks.
-        if is_coming {
-            return;
+        // The look that was begun for the first of them sees all; a flood of events begins no more of them.
+        if !is_coming {
+            self.begin();
         }
-        let scanner = Arc::clone(self);
-        self.ctx.finish(async move {
-            while scanner.is_wanted() {
-                let Ok(_alone) = scanner.alone.try_lock() else { return };
-                // The sabotage has one desk for all groups.
-                let _desk = if on("onedesk") { scanner.mounted.acquire().await.ok() } else { None };
-                while scanner.is_wanted() {
-                    scanner.round().await;
-                }
+    }
+
+    /// Begins to look, unless that is under way.
+    fn begin(self: &Arc<Self>) {
+        // Whoever has it looks again after this.
+        let Ok(alone) = Arc::clone(&self.alone).try_lock_owned() else { return };
+        let at_once = !self.is_mounted.load(Ordering::Relaxed) && !on("onedesk");
+        let Some(place) = at_once.then(|| Arc::clone(&self.home).try_acquire_owned().ok()).flatten() else {
+            return self.go_on(alone, Turn::Taken);
+        };
+        let waits = Waits::begin(self);
+        // Without a task before it: each hand-over between threads costs as much as a write.
+        self.ctx.finish_blocking(move || {
+            let scanner = Arc::clone(&waits.0);
+            let wanted = std::mem::take(&mut *scanner.wanted.lock());
+            let turn = scanner.turns(Some(wanted));
+            drop((place, waits));
+            match turn {
+                Turn::Nothing => scanner.end(alone),
+                turn => scanner.go_on(alone, turn),
             }
         });
+    }
+
+    /// Does what a first turn has left to do, and all that is wanted meanwhile.
+    fn go_on(self: &Arc<Self>, alone: OwnedMutexGuard<()>, first: Turn) {
+        let scanner = Arc::clone(self);
+        self.ctx.finish(async move {
+            // The sabotage has one desk for all groups.
+            let desk = if on("onedesk") { scanner.mounted.acquire().await.ok() } else { None };
+            scanner.follow(first).await;
+            while scanner.is_wanted() {
+                scanner.round().await;
+            }
+            drop(desk);
+            scanner.end(alone);
+        });
+    }
+
+    /// Ends a look. What was wanted just before may rely on it.
+    fn end(self: &Arc<Self>, alone: OwnedMutexGuard<()>) {
+        drop(alone);
+        if self.is_wanted() {
+            self.begin();
+        }
     }
 
     fn is_wanted(&self) -> bool {
@@ -128,25 +163,46 @@ impl GroupScanner {
     /// Finds what can be taken, and takes some of it.
     async fn round(self: &Arc<Self>) {
         let mut wanted = Some(std::mem::take(&mut *self.wanted.lock()));
-        for _ in 0..IN_A_ROW {
-            let wanted = wanted.take().filter(|wanted| !wanted.is_empty());
-            if wanted.is_none() && self.survey.lock().queue.is_empty() {
+        for _ in 0..IN_A_ROW / IN_A_TURN {
+            let wanted = wanted.take();
+            let turn = self.on_disk(move |scanner| Ok(scanner.turns(wanted))).await;
+            let turn = turn.unwrap_or_else(|error| {
+                tracing::error!(group = %self.group, %error, "a request could not be taken; trying again");
+                Turn::Nothing
+            });
+            if !self.follow(turn).await {
                 return;
             }
-            match self.on_disk(move |scanner| Ok(scanner.turn(wanted))).await {
-                Ok(Turn::Taken) => {}
-                Ok(Turn::Claimed(claim)) => self.take(*claim).await,
-                Ok(Turn::Waits) => tokio::select! {
-                    () = self.broker.loaded_of(&self.group) => {}
-                    () = self.ctx.stopping() => return,
-                },
-                Ok(Turn::Nothing) => return,
-                Err(error) => {
-                    tracing::error!(group = %self.group, %error, "a request could not be taken; trying again");
-                    return;
-                }
+        }
+    }
+
+    /// Does what has to wait for more than a disk; `false` if nothing more can be taken now.
+    async fn follow(self: &Arc<Self>, turn: Turn) -> bool {
+        match turn {
+            Turn::Taken => {}
+            Turn::Claimed(claim) => self.take(*claim).await,
+            Turn::Waits => tokio::select! {
+                () = self.broker.loaded_of(&self.group) => {}
+                () = self.ctx.stopping() => return false,
+            },
+            Turn::Nothing => return false,
+        }
+        true
+    }
+
+    /// Looks where it is told to, and takes some requests, as long as that needs nothing but disks.
+    fn turns(self: &Arc<Self>, mut wanted: Option<Wanted>) -> Turn {
+        for _ in 0..IN_A_TURN {
+            let wanted = wanted.take().filter(|wanted| !wanted.is_empty());
+            if wanted.is_none() && self.survey.lock().queue.is_empty() {
+                return Turn::Nothing;
+            }
+            match self.turn(wanted) {
+                Turn::Taken => self.count_waiting(|waiting| waiting),
+                turn => return turn,
             }
         }
+        Turn::Taken
     }
 
     /// Lets a request wait, and has it looked at again.
@@ -165,16 +221,14 @@ impl GroupScanner {
         work: impl FnOnce(&Arc<Self>) -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
         let disk = if self.is_mounted.load(Ordering::Relaxed) { &self.mounted } else { &self.home };
-        self.count_waiting(|waiting| waiting + 1);
-        let (scanner, place) = (Arc::clone(self), Arc::clone(disk).acquire_owned().await);
+        let waits = Waits::begin(self);
+        let place = Arc::clone(disk).acquire_owned().await;
         let worked = tokio::task::spawn_blocking(move || {
-            let done = work(&scanner);
-            drop(place);
+            let done = work(&waits.0);
+            drop((place, waits));
             done
         });
-        let done = worked.await.unwrap_or_else(|panic| Err(io::Error::other(panic)));
-        self.count_waiting(|waiting| waiting - 1);
-        done
+        worked.await.unwrap_or_else(|panic| Err(io::Error::other(panic)))
     }
 
     fn count_waiting(&self, count: impl FnOnce(usize) -> usize) {
@@ -184,5 +238,21 @@ impl GroupScanner {
         let since = if after > before { waits.1 } else { None };
         let now = self.ctx.clock().monotonic();
         *waits = (after, (after > 0).then(|| since.unwrap_or(now)));
+    }
+}
+
+/// Something waits for the disk of a folder until this is dropped.
+struct Waits(Arc<GroupScanner>);
+
+impl Waits {
+    fn begin(scanner: &Arc<GroupScanner>) -> Self {
+        scanner.count_waiting(|waiting| waiting + 1);
+        Self(Arc::clone(scanner))
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.0.count_waiting(|waiting| waiting - 1);
     }
 }

@@ -8,6 +8,7 @@ use super::lying::{Lying, LyingOutcome, Outcomes};
 use super::{Broker, RETRY};
 use crate::host::delivery::{self, Lies, Look};
 use crate::host::folders::Folders;
+use crate::host::keyed_lock::KeyGuard;
 use crate::host::session::Liveness;
 use crate::ipc::wire::file_bytes;
 use crate::ipc::{BRIEFINGS, RESPONSES, response_name, taken_name, withdrawn_name};
@@ -24,6 +25,9 @@ use std::time::Duration;
 
 /// No briefing of an ask at its limits comes near this.
 pub(super) const MAX_BRIEFING: usize = 4 * 1024 * 1024;
+
+/// How many outcomes that were taken one thread notes before others have their turn.
+const AT_A_TIME: usize = 16;
 
 /// How long after a look what was saved is flushed: what the look has found out is written with it, and not once more.
 pub(super) const FLUSHED_AFTER: Duration = Duration::from_millis(300);
@@ -91,15 +95,34 @@ impl Broker {
         if !news.is_empty()
             && let Some(alone) = self.0.noting.try_lock(group.clone())
         {
-            let broker = self.clone();
-            self.0.ctx.spawn(async move {
-                broker.in_turn(news).await;
-                drop(alone);
-            });
+            self.note_all(news, alone);
         }
         if !judged.is_empty() {
             self.judge(group, judged);
         }
+    }
+
+    /// Lets these events happen. Nobody waits for them, so one thread does some of them at a time: to hand each over would cost
+    /// more than it does to note it. In a database events that come at once share a transaction.
+    fn note_all(&self, mut news: Vec<(AskId, Event)>, alone: KeyGuard) {
+        let broker = self.clone();
+        if self.is_shared() {
+            return self.0.ctx.spawn(async move {
+                broker.in_turn(news).await;
+                drop(alone);
+            });
+        }
+        self.0.saves.run(&self.0.ctx, false, move || {
+            let rest = news.split_off(news.len().min(AT_A_TIME));
+            for (id, event) in news {
+                let errands = broker.apply_here(id, event);
+                broker.run_or_hand_over(errands);
+            }
+            // The next look finds what a stop leaves out.
+            if !rest.is_empty() && !broker.0.ctx.is_stopping() {
+                broker.note_all(rest, alone);
+            }
+        });
     }
 
     /// What has become of an outcome that does not lie in its folder any more.

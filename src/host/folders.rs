@@ -14,6 +14,7 @@ use askd_core::{Group, Time};
 use lru::LruCache;
 use parking_lot::Mutex;
 use rustix::fs::{Gid, MemfdFlags, fchown, memfd_create};
+use rustix::process::{Resource, getrlimit};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::num::NonZeroUsize;
@@ -23,8 +24,8 @@ use std::sync::Arc;
 /// Folders that are held open, each with its stamp, by their paths.
 type Held = LruCache<PathBuf, (Stamp, Arc<Dir>)>;
 
-/// How many they are.
-const MOST_HELD: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
+/// How many folders of one kind are held open at most.
+const MOST_HELD: u64 = 1024;
 /// How the name of a file begins while it is being written.
 const TEMPORARY: &str = ".tmp-";
 /// How many entries of a folder are looked at for what a crash has left: a container could make a listing endless.
@@ -71,7 +72,7 @@ impl Folders {
     /// Makes the root if need be.
     pub fn open(root: PathBuf, access: Access, clock: Clock) -> io::Result<Self> {
         std::fs::create_dir_all(&root)?;
-        let (run, held) = (random::unique().into(), Arc::new(Mutex::new(LruCache::new(MOST_HELD))));
+        let (run, held) = (random::unique().into(), Arc::new(Mutex::new(LruCache::new(most_held()))));
         let (renewed, home, mounted, problems, looked) = Default::default();
         Ok(Self { root, access, run, held, clock, renewed, home, mounted, problems, looked })
     }
@@ -353,6 +354,13 @@ impl Folders {
         };
         FolderTrouble { folder: path.display().to_string(), what: format!("askd cannot open it: {error}"), fix }
     }
+}
+
+/// How many folders of one kind to hold open: an eighth of the files that this process may have open, because connections need
+/// most of them.
+pub fn most_held() -> NonZeroUsize {
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from((files / 8).min(MOST_HELD)).ok().and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN)
 }
 
 /// Whether this process may give files to a group, found out with one that nobody else sees.

@@ -17,6 +17,7 @@ pub use opening::{hold, note_settings, noted_settings};
 use super::cache::{Cache, Kind};
 use super::documents::CHANNELS;
 use super::{Allowed, BadRecord, Erased, Loading, Save, Store, StoreError, Stored, Whom, record};
+use crate::host::folders::most_held;
 use crate::ipc::files::{Access, Dir, NotStored};
 use crate::sabotage::on;
 use askd_core::record::EntryId;
@@ -58,9 +59,6 @@ fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> StoreError {
     let what = what.into();
     move |source| StoreError::Io { what, source }
 }
-
-/// The most folders of each kind that are held open.
-const OPEN_FOLDERS: usize = 128;
 
 impl Kind {
     /// Its folder.
@@ -114,7 +112,7 @@ impl Files {
         };
         let folder = Arc::new(folder);
         let mut known = known.lock();
-        if known.len() >= OPEN_FOLDERS {
+        if known.len() >= most_held().get() {
             known.clear();
         }
         known.insert(group.clone(), Arc::clone(&folder));

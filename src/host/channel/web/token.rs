@@ -161,6 +161,7 @@ mod tests {
     use super::*;
     use askd_core::Time;
     use futures_util::FutureExt as _;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use tokio::sync::Notify;
 
     #[tokio::test]
@@ -188,14 +189,16 @@ mod tests {
     #[derive(Debug)]
     struct Slow {
         documents: InFiles,
-        reads: Mutex<()>,
+        held: AtomicBool,
         begun: Notify,
     }
 
     impl Documents for Slow {
         fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
             self.begun.notify_one();
-            let _may = self.reads.lock();
+            while self.held.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
             self.documents.read(name)
         }
 
@@ -227,11 +230,11 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let (clock, hand) = Clock::by_hand(Time::from_millis(1_760_000_000_000));
         let documents = InFiles::open(state.path()).unwrap();
-        let slow = Arc::new(Slow { documents, reads: Mutex::default(), begun: Notify::new() });
+        let slow = Arc::new(Slow { documents, held: AtomicBool::new(false), begun: Notify::new() });
         let kept = KeptToken::open(Arc::clone(&slow) as Arc<dyn Documents>, None).unwrap();
         slow.store(TOKEN_FILE, b"another").unwrap();
         slow.begun.notified().await;
-        let held = slow.reads.lock();
+        slow.held.store(true, Ordering::Release);
         let mut first = Box::pin(kept.refresh(&clock));
         assert!((&mut first).now_or_never().is_none());
         slow.begun.notified().await;
@@ -239,7 +242,7 @@ mod tests {
         assert!((&mut second).now_or_never().is_none());
         hand.advance(PACE);
         drop(first);
-        drop(held);
+        slow.held.store(false, Ordering::Release);
         second.await.unwrap();
         assert_eq!(kept.now().expose_secret(), "another");
     }

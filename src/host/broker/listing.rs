@@ -144,10 +144,10 @@ impl Broker {
         filter: Filter,
         limit: usize,
         after: Option<Cursor>,
-        mut of: impl FnMut(&Ask) -> T + Send + 'static,
+        of: fn(&Ask) -> T,
     ) -> Result<Page<T>, StoreError> {
         let broker = self.clone();
-        let read = tokio::task::spawn_blocking(move || broker.read_page(&filter, limit, after, &mut of)).await;
+        let read = tokio::task::spawn_blocking(move || broker.read_page(&filter, limit, after, of)).await;
         let panicked =
             |panic| StoreError::Io { what: "cannot make a list".to_owned(), source: io::Error::other(panic) };
         read.unwrap_or_else(|panic| Err(panicked(panic)))
@@ -158,7 +158,7 @@ impl Broker {
         filter: &Filter,
         limit: usize,
         after: Option<Cursor>,
-        of: &mut impl FnMut(&Ask) -> T,
+        of: fn(&Ask) -> T,
     ) -> Result<Page<T>, StoreError> {
         let most = if filter.reads_records() { usize::MAX } else { limit + 1 };
         let (mut began, ahead) = {
@@ -193,7 +193,7 @@ impl Broker {
         mut began: Began,
         ahead: &[(Arc<Group>, Position)],
         counting: bool,
-        of: &mut impl FnMut(&Ask) -> T,
+        of: fn(&Ask) -> T,
     ) -> Result<Page<T>, StoreError> {
         let (clock, mut asks, mut unreadable) = (self.clock(), Vec::new(), Vec::new());
         let (mut more, mut last, mut end) = (0, None, None);

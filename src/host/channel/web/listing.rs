@@ -6,12 +6,12 @@ use super::view::View;
 use super::{Inbox, Problem};
 use crate::host::broker::{Cursor, Filter, Page};
 use crate::ipc::wire::STATUSES;
-use askd_core::{Ask, ChannelName, Time};
+use askd_core::{ChannelName, Time};
+use axum::Json;
 use axum::extract::{Extension, Query, State};
-use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
-use parking_lot::Mutex;
-use std::sync::Arc;
+use axum::http::StatusCode;
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 
 /// How many asks a page has by default, and at most.
 const LIMIT: usize = 200;
@@ -93,29 +93,23 @@ pub(super) async fn list(
     State(inbox): State<Inbox>,
     Extension(caller): Extension<Caller>,
     Query(parameters): Query<Vec<(String, String)>>,
-) -> Result<impl IntoResponse, Problem> {
+) -> Result<Json<List>, Problem> {
     let Listing { filter, limit, after } = Listing::of(&parameters, &caller)
         .map_err(|detail| Problem::new(StatusCode::BAD_REQUEST, "Not understood", detail))?;
     if !inbox.broker.is_loaded() {
         return Err(Problem::loading());
     }
-    // Written where it is read, into one text: a page of a thousand asks would leave its pieces behind in each thread.
-    let text = Arc::new(Mutex::new(b"{\"asks\":[".to_vec()));
-    let into = Arc::clone(&text);
-    let page = inbox.broker.page(filter, limit, after, move |ask| write(&mut into.lock(), ask)).await;
-    let Page { total, next, .. } = page.map_err(unreadable)?;
-    let mut text = std::mem::take(&mut *text.lock());
-    // After each ask there is a comma.
-    text.pop_if(|last| *last == b',');
-    let next = next.map_or_else(String::new, |next| format!(",\"next\":\"{next}\""));
-    text.extend_from_slice(format!("],\"total\":{total}{next}}}").as_bytes());
-    Ok(([(header::CONTENT_TYPE, "application/json")], text))
+    let page = inbox.broker.page(filter, limit, after, |ask| to_raw_value(&View::of(ask)).ok()).await;
+    let Page { asks, total, next, .. } = page.map_err(unreadable)?;
+    let asks = asks.into_iter().flatten().collect();
+    Ok(Json(List { asks, total, next: next.map(|next| next.to_string()) }))
 }
 
-fn write(text: &mut Vec<u8>, ask: &Ask) {
-    let before = text.len();
-    match serde_json::to_writer(&mut *text, &View::of(ask)) {
-        Ok(()) => text.push(b','),
-        Err(_) => text.truncate(before),
-    }
+/// What a call returns.
+#[derive(Serialize)]
+pub(super) struct List {
+    asks: Vec<Box<RawValue>>,
+    total: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
 }

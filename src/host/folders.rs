@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// Folders that are held open, each with its stamp, by their paths.
 type Held = LruCache<PathBuf, (Stamp, Arc<Dir>)>;
@@ -359,8 +359,11 @@ impl Folders {
 /// How many folders of one kind to hold open: an eighth of the files that this process may have open, because connections need
 /// most of them.
 pub fn most_held() -> NonZeroUsize {
-    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from((files / 8).min(MOST_HELD)).ok().and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN)
+    static FITS: LazyLock<NonZeroUsize> = LazyLock::new(|| {
+        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        usize::try_from((files / 8).min(MOST_HELD)).ok().and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN)
+    });
+    *FITS
 }
 
 /// Whether this process may give files to a group, found out with one that nobody else sees.

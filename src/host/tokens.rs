@@ -311,44 +311,8 @@ fn parse<T: DeserializeOwned + Default>(name: &str, bytes: Option<&[u8]>) -> io:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::store::InFiles;
-
-    /// Documents that cannot be read for a while.
-    #[derive(Debug)]
-    struct Unread {
-        files: InFiles,
-        away: AtomicBool,
-        tries: std::sync::atomic::AtomicU32,
-    }
-
-    impl Documents for Unread {
-        fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-            self.tries.fetch_add(1, Ordering::SeqCst);
-            if self.away.load(Ordering::SeqCst) { Err(io::Error::other("away")) } else { self.files.read(name) }
-        }
-
-        fn store(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-            self.files.store(name, bytes)
-        }
-
-        fn place(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-            self.files.place(name, bytes)
-        }
-
-        #[cfg(feature = "postgres")]
-        fn remove(&self, name: &str) -> io::Result<()> {
-            self.files.remove(name)
-        }
-
-        #[cfg(feature = "postgres")]
-        fn names(&self) -> io::Result<Vec<String>> {
-            self.files.names()
-        }
-
-        fn set_aside(&self, name: &str) -> io::Result<()> {
-            self.files.set_aside(name)
-        }
-    }
+    use crate::host::store::{InFiles, ReadAfter};
+    use std::sync::atomic::AtomicU32;
 
     async fn until(what: &str, holds: impl Fn() -> bool) {
         for _ in 0..10_000 {
@@ -366,16 +330,21 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let files = || InFiles::open(state.path()).unwrap();
         let (clock, hand) = Clock::by_hand(Time::from_millis(1_760_000_000_000));
-        let documents = Arc::new(Unread { files: files(), away: false.into(), tries: 0.into() });
-        let tokens = Tokens::open(Arc::clone(&documents) as Arc<dyn Documents>, clock.clone()).unwrap();
+        let (away, reads) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+        let (is_away, counted) = (Arc::clone(&away), Arc::clone(&reads));
+        let before = move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            if is_away.load(Ordering::SeqCst) { Err(io::Error::other("away")) } else { Ok(()) }
+        };
+        let tokens = Tokens::open(Arc::new(ReadAfter { files: files(), before }), clock.clone()).unwrap();
         let token = tokens.make("g".parse().unwrap(), None, None).unwrap();
         let changes = broadcast::Sender::new(4);
         let following = tokens.clone().follow(changes.subscribe());
         let other = Tokens::open(Arc::new(files()), clock.clone()).unwrap();
         assert!(other.revoke(&tokens.holder(&token).unwrap().id).unwrap());
-        documents.away.store(true, Ordering::SeqCst);
+        away.store(true, Ordering::SeqCst);
         let told = async {
-            let tries = || documents.tries.load(Ordering::SeqCst);
+            let tries = || reads.load(Ordering::SeqCst);
             let before = tries();
             changes.send(TOKENS_FILE.to_owned()).unwrap();
             until("a try", || tries() > before).await;
@@ -393,7 +362,7 @@ mod tests {
                 tokens.is_blind()
             })
             .await;
-            documents.away.store(false, Ordering::SeqCst);
+            away.store(false, Ordering::SeqCst);
             until("the token to be revoked", || {
                 hand.advance(Duration::from_millis(100));
                 tokens.holder(&token).is_none()

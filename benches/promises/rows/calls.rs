@@ -38,8 +38,6 @@ pub(crate) fn measure(bench: &mut Bench) {
     let later = if bench.quick { SOONER } else { LATER };
     let mut world = World::new(Host::Askd, fresh(&bench.base, "calls"), 1, &bench.chat);
     world.start();
-    // Its flush comes with the second look, and not shortly before it: the lives that are counted are placed by it.
-    std::thread::sleep(Duration::from_secs(1));
     life(bench, &world);
     let mut filed = Instant::now();
     std::thread::sleep(later);

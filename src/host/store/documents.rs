@@ -170,3 +170,47 @@ impl Documents for InFiles {
         })
     }
 }
+
+/// Documents for tests: `before` comes before each read, and may fail it or hold it up.
+#[cfg(test)]
+pub struct ReadAfter<F> {
+    pub files: InFiles,
+    pub before: F,
+}
+
+#[cfg(test)]
+impl<F> Debug for ReadAfter<F> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.files.fmt(formatter)
+    }
+}
+
+#[cfg(test)]
+impl<F: Fn() -> io::Result<()> + Send + Sync> Documents for ReadAfter<F> {
+    fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        (self.before)()?;
+        self.files.read(name)
+    }
+
+    fn store(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.files.store(name, bytes)
+    }
+
+    fn place(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.files.place(name, bytes)
+    }
+
+    #[cfg(feature = "postgres")]
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.files.remove(name)
+    }
+
+    #[cfg(feature = "postgres")]
+    fn names(&self) -> io::Result<Vec<String>> {
+        self.files.names()
+    }
+
+    fn set_aside(&self, name: &str) -> io::Result<()> {
+        self.files.set_aside(name)
+    }
+}

@@ -23,6 +23,8 @@ mod sharing;
 
 #[cfg(feature = "postgres")]
 pub use copying::{Copied, abort, copy};
+#[cfg(test)]
+pub use documents::ReadAfter;
 pub use documents::{Documents, InFiles, TOKEN_FILE, aside, change as change_document};
 #[cfg(feature = "postgres")]
 use files::boot_id;

@@ -107,7 +107,6 @@ impl Index {
             || self.coded(code).any(|slot| has_it(&self.entries[slot]))
     }
 
-    /// The number of the group of a filter.
     /// The groups of a filter that are known; `None`: all groups fit.
     fn numbers_of(&self, filter: &Filter) -> Option<Vec<u32>> {
         let Filter { group, only, .. } = filter;

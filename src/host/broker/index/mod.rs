@@ -2,8 +2,7 @@
 //! start; decides nothing.
 //!
 //! It holds some 110 bytes of an ask: an [`Entry`] of 48 bytes, 14 for the hash of each name, 5 for each place in an order,
-//! and no text. Hashes can collide, so a
-//! caller who acts on an ask checks its record.
+//! and no text. Hashes can collide, so a caller who acts on an ask checks its record.
 
 mod attempts;
 mod chats;

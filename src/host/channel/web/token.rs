@@ -159,6 +159,7 @@ impl KeptToken {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::store::ReadAfter;
     use askd_core::Time;
     use futures_util::FutureExt as _;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -185,64 +186,32 @@ mod tests {
         assert!(is_now("another"));
     }
 
-    /// Documents in which a read waits until it may go on.
-    #[derive(Debug)]
-    struct Slow {
-        documents: InFiles,
-        held: AtomicBool,
-        begun: Notify,
-    }
-
-    impl Documents for Slow {
-        fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-            self.begun.notify_one();
-            while self.held.load(Ordering::Acquire) {
-                std::thread::yield_now();
-            }
-            self.documents.read(name)
-        }
-
-        fn store(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-            self.documents.store(name, bytes)
-        }
-
-        fn place(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-            self.documents.place(name, bytes)
-        }
-
-        fn set_aside(&self, name: &str) -> io::Result<()> {
-            self.documents.set_aside(name)
-        }
-
-        #[cfg(feature = "postgres")]
-        fn remove(&self, name: &str) -> io::Result<()> {
-            self.documents.remove(name)
-        }
-
-        #[cfg(feature = "postgres")]
-        fn names(&self) -> io::Result<Vec<String>> {
-            self.documents.names()
-        }
-    }
-
     #[tokio::test]
     async fn whoever_waits_is_judged_by_a_read_whose_caller_has_hung_up() {
         let state = tempfile::tempdir().unwrap();
         let (clock, hand) = Clock::by_hand(Time::from_millis(1_760_000_000_000));
-        let documents = InFiles::open(state.path()).unwrap();
-        let slow = Arc::new(Slow { documents, held: AtomicBool::new(false), begun: Notify::new() });
-        let kept = KeptToken::open(Arc::clone(&slow) as Arc<dyn Documents>, None).unwrap();
-        slow.store(TOKEN_FILE, b"another").unwrap();
-        slow.begun.notified().await;
-        slow.held.store(true, Ordering::Release);
+        let (held, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
+        let (is_held, begins) = (Arc::clone(&held), Arc::clone(&begun));
+        let before = move || {
+            begins.notify_one();
+            while is_held.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            Ok(())
+        };
+        let documents = Arc::new(ReadAfter { files: InFiles::open(state.path()).unwrap(), before });
+        let kept = KeptToken::open(Arc::clone(&documents) as Arc<dyn Documents>, None).unwrap();
+        documents.store(TOKEN_FILE, b"another").unwrap();
+        begun.notified().await;
+        held.store(true, Ordering::Release);
         let mut first = Box::pin(kept.refresh(&clock));
         assert!((&mut first).now_or_never().is_none());
-        slow.begun.notified().await;
+        begun.notified().await;
         let mut second = Box::pin(kept.refresh(&clock));
         assert!((&mut second).now_or_never().is_none());
         hand.advance(PACE);
         drop(first);
-        slow.held.store(false, Ordering::Release);
+        held.store(false, Ordering::Release);
         second.await.unwrap();
         assert_eq!(kept.now().expose_secret(), "another");
     }

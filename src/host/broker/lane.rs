@@ -196,9 +196,15 @@ impl Broker {
         let told = match applied {
             Applied::Stepped(Stepped { ask, effects, .. }) => {
                 // The caller may have gone; the ask is decided all the same.
-                let _gone = done.map(|done| done.send(Ok(Ok(Arc::clone(&ask)))));
+                let tell = |done: Option<oneshot::Sender<Told>>| done.map(|done| done.send(Ok(Ok(Arc::clone(&ask)))));
+                // Whoever knows that an ask is stored may bring the next one, whose card must not overtake this one's.
+                let is_new = matches!(work, Work::Accept(_));
+                let (first, last) = if is_new { (None, done) } else { (done, None) };
+                let _gone = tell(first);
                 panic_point("act", ask.content.title.as_deref());
-                return self.act(&ask, effects, errands);
+                self.act(&ask, effects, errands);
+                let _gone = tell(last);
+                return;
             }
             Applied::Same(ask) => {
                 // A tick that came too early (the clock was set back) has to come again.

@@ -262,12 +262,17 @@ impl Clock {
         followed.map_or_else(|| self.0.source.face(), |followed| followed.face.at(boottime()))
     }
 
-    /// Shows another computer's time of day instead of this one's: `told` is what it was at that moment. The first time at
-    /// once, from then on in steps, so that time neither stands still nor leaps. A clock with a hand follows nobody.
-    pub fn follow(&self, told: Time, moment: Moment) {
+    /// Shows another computer's time of day instead of this one's: `told` is what it was at some moment between `asked` and
+    /// `heard`. The first time at once, from then on in steps, so that time neither stands still nor leaps. A difference
+    /// that may be no more than the time a reply took on its way counts as none, or else time would go back and forth.
+    /// A clock with a hand follows nobody.
+    pub fn follow(&self, told: Time, asked: Moment, heard: Moment) {
         if !matches!(self.0.source, Source::System) {
             return;
         }
+        let half = heard.since(asked) / 2;
+        let moment = asked + half;
+        let unsure = half + Duration::from_millis(1);
         let mut noticed = self.0.noticed.lock();
         let mut followed = self.0.followed.lock();
         let Some(Followed { face, behind }) = followed.as_mut() else {
@@ -278,9 +283,14 @@ impl Clock {
         };
         let shown = face.at(moment).now.as_millis();
         let off = told.as_millis().saturating_sub(shown);
+        let off = if Duration::from_millis(off.unsigned_abs()) > unsure { off } else { 0 };
         let most = i64::try_from(STEP.as_millis()).unwrap_or(i64::MAX);
         let step = off.clamp(-most, most);
-        (*face, *behind) = (Face { now: Time::from_millis(shown + step), moment }, off - step);
+        *behind = off - step;
+        if step == 0 {
+            return;
+        }
+        *face = Face { now: Time::from_millis(shown + step), moment };
         // Nobody has set it.
         noticed.apart += step;
     }
@@ -434,18 +444,30 @@ mod tests {
     fn a_time_of_day_that_is_followed_is_taken_at_once_and_then_in_steps() {
         let clock = Clock::system();
         let (now, passed) = (clock.monotonic(), Duration::from_secs(10));
-        clock.follow(START, now - passed);
+        clock.follow(START, now - passed, now - passed);
         assert!(clock.now().since(START + passed) < JUMP && clock.behind() == 0);
         // It has gone on by itself, and is told to be a second late.
-        clock.follow(START + passed + Duration::from_secs(1), now);
+        clock.follow(START + passed + Duration::from_secs(1), now, now);
         assert_eq!(clock.behind(), 900);
-        clock.follow(START + passed, now);
+        clock.follow(START + passed, now, now);
         assert_eq!((clock.behind(), clock.reading().set_by), (0, 0));
-        clock.follow(START + passed - Duration::from_secs(3600), now);
+        clock.follow(START + passed - Duration::from_secs(3600), now, now);
         assert_eq!((clock.behind(), clock.reading().set_by), (-3_599_900, 0));
         let (by_hand, _hand) = Clock::by_hand(START);
-        by_hand.follow(START + passed, now);
+        by_hand.follow(START + passed, now, now);
         assert_eq!((by_hand.now(), by_hand.behind()), (START, 0));
+    }
+
+    #[test]
+    fn the_way_of_a_reply_does_not_set_a_time_of_day_back() {
+        let clock = Clock::system();
+        let (now, half, millis) = (clock.monotonic(), Duration::from_secs(5), Duration::from_millis);
+        clock.follow(START, now - 2 * half, now - 2 * half);
+        let shown = clock.now();
+        clock.follow(START + half - millis(30), now - half - millis(40), now - half + millis(40));
+        assert!(clock.now() >= shown, "the reply took 80 ms");
+        clock.follow(START + half - millis(30), now - half - millis(10), now - half + millis(10));
+        assert!(clock.now() < shown, "it took 20 ms");
     }
 
     #[test]

@@ -36,6 +36,9 @@ pub trait Channel: fmt::Debug + Send + Sync {
     /// Waits until another message may be posted to the chat of this route.
     async fn wait_for_slot(&self, _route: &Route) {}
 
+    /// Gives back a turn that nothing will be posted in.
+    fn return_slot(&self, _route: &Route) {}
+
     /// Posts the card. `None`: the daemon stops before all of it has left.
     async fn post(&self, ask: &Ask, route: usize, attempt: u8, progress: Progress<'_>) -> Option<Posted>;
 

@@ -4,11 +4,13 @@
 use super::Broker;
 use super::errands::{Errand, What};
 use super::index::is_chat;
+use super::lane::Work;
+use super::step::Applied;
 use crate::host::delivery;
 use crate::host::port::Reminded;
 use crate::ipc::{RESPONSES, status_name};
 use crate::sabotage::{crash_point, gate};
-use askd_core::{Ask, Effect, Fact, FollowUpEffect, Posted, Stage, Time, Widget, WidgetEffect, WidgetEvent};
+use askd_core::{Ask, Effect, Event, Fact, FollowUpEffect, Posted, Stage, Time, Widget, WidgetEffect, WidgetEvent};
 use futures_util::FutureExt as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,6 +122,33 @@ impl Broker {
         }
     }
 
+    /// Gives back the turns that were taken for this work and that nothing is posted in.
+    pub(super) fn return_unused_slots(&self, work: &Work, applied: &Applied) {
+        let sends = |effect: &Effect| match effect {
+            Effect::Widget { route, effect: WidgetEffect::Send { .. } } => Some(*route),
+            _ => None,
+        };
+        let (ask, unused): (_, Vec<usize>) = match (work, applied) {
+            (Work::Accept(new), Applied::Stale | Applied::NotStored(_)) => {
+                (&new.ask, new.effects.iter().filter_map(sends).collect())
+            }
+            (Work::Event(Event::Widget { route, event: WidgetEvent::SlotGranted }), Applied::Same(ask)) => {
+                (ask, vec![*route])
+            }
+            (Work::Event(Event::Widget { route, event: WidgetEvent::SlotGranted }), Applied::Stepped(after))
+                if !after.effects.iter().filter_map(sends).any(|sent| sent == *route) =>
+            {
+                (&after.ask, vec![*route])
+            }
+            _ => return,
+        };
+        for route in unused {
+            if let Some(place) = ask.route(route) {
+                self.0.channels.of(ask, route).return_slot(place);
+            }
+        }
+    }
+
     fn send(&self, ask: &Arc<Ask>, route: usize, attempt: u8) {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.finish(async move {
@@ -155,7 +184,9 @@ impl Broker {
             let Some(place) = ask.route(route) else { return };
             let turn = broker.0.ctx.unless_cut(broker.0.channels.of(&ask, route).wait_for_slot(place)).await;
             // Answered while this waited for its turn: then it would only disturb.
-            if turn.is_some() && broker.0.store.is_ours() && !broker.index().is_settled(ask.id) {
+            if turn.is_some() && broker.index().is_settled(ask.id) {
+                broker.0.channels.of(&ask, route).return_slot(place);
+            } else if turn.is_some() && broker.0.store.is_ours() {
                 let reminded = broker.0.channels.of(&ask, route).remind(&ask, route).await;
                 if reminded != Reminded::Unknown {
                     let sent = reminded == Reminded::Sent;

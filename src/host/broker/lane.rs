@@ -193,6 +193,7 @@ impl Broker {
                 applied => break applied,
             }
         };
+        self.return_unused_slots(&work, &applied);
         let told = match applied {
             Applied::Stepped(Stepped { ask, effects, .. }) => {
                 // The caller may have gone; the ask is decided all the same.

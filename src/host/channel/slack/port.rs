@@ -47,6 +47,10 @@ impl Channel for Slack {
         self.0.pace.turn(&route.chat).await;
     }
 
+    fn return_slot(&self, route: &Route) {
+        self.0.pace.give_back(&route.chat);
+    }
+
     /// Posts the card, and before it the texts that do not fit into it.
     async fn post(&self, ask: &Ask, route: usize, attempt: u8, progress: Progress<'_>) -> Option<Posted> {
         let Some(place) = ask.route(route) else { return Some(nothing("no such route")) };
@@ -107,7 +111,11 @@ impl Channel for Slack {
     async fn remind(&self, ask: &Ask, route: usize) -> Reminded {
         let card = ask.widgets.get(route).and_then(|widget| Some((&widget.route.chat, widget.messages().next_back()?)));
         let (Some((chat, ts)), Stage::Open { answer_by, .. }) = (card, &ask.stage) else { return Reminded::LeftOut };
-        match self.parent(chat, ts).await {
+        let card = self.parent(chat, ts).await;
+        if !matches!(card, Ok(Some(_))) {
+            self.0.pace.give_back(chat);
+        }
+        match card {
             Ok(Some(_)) => {}
             Ok(None) => return Reminded::Gone(ts.to_owned()),
             Err(error) => {
@@ -175,7 +183,10 @@ impl Slack {
         let posted = if is_new {
             PostedMessages::default()
         } else {
-            self.posted_messages(ask, chat).await.map_err(|_| again.clone())?
+            self.posted_messages(ask, chat).await.map_err(|_| {
+                self.0.pace.give_back(chat);
+                again.clone()
+            })?
         };
         for (part, text) in texts.iter().enumerate().filter(|(part, _)| !posted.texts.contains(part)) {
             let payload = json!({"ask": ask.id.to_string(), "part": part.to_string()});

@@ -165,7 +165,7 @@ impl Node {
         });
         let told = database.read(false, now).await?;
         if !on("ownclock") {
-            self.clock.follow(Time::from_millis(told), asked + self.clock.monotonic().since(asked) / 2);
+            self.clock.follow(Time::from_millis(told), asked, self.clock.monotonic());
         }
         Ok(())
     }

@@ -6,6 +6,8 @@ use super::{InPostgres, NO_ID, failed};
 use crate::host::store::StoreError;
 use sqlx::Row as _;
 use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
 
 /// How many records are read at a time.
 const SOME: i64 = 500;
@@ -23,8 +25,18 @@ const PARTS: [&str; 3] = [
 ];
 
 impl InPostgres {
-    /// All rows, some at a time.
+    /// All rows, some at a time. While those are dealt with, the next ones are read.
     pub(super) fn scan_rows(&self, each: &mut dyn FnMut(Row) -> Result<(), StoreError>) -> Result<(), StoreError> {
+        thread::scope(|threads| {
+            let (read, some) = sync_channel(1);
+            threads.spawn(move || self.read_rows(&read));
+            some.into_iter()
+                .try_for_each(|rows: Result<Vec<Row>, StoreError>| rows?.into_iter().try_for_each(&mut *each))
+        })
+    }
+
+    /// Sends all rows, until nobody wants any more.
+    fn read_rows(&self, read: &SyncSender<Result<Vec<Row>, StoreError>>) {
         for part in PARTS {
             let mut after = NO_ID.to_owned();
             loop {
@@ -36,13 +48,20 @@ impl InPostgres {
                         rows.iter().map(Row::of).collect()
                     })
                 });
-                let some = self.shared.read_long(some).map_err(failed("cannot read the stored asks"))?;
-                let Some(last) = some.last() else { break };
-                after.clone_from(&last.id);
-                some.into_iter().try_for_each(&mut *each)?;
+                let some = self.shared.read_long(some).map_err(failed("cannot read the stored asks"));
+                match some.as_deref().map(<[Row]>::last) {
+                    Ok(None) => break,
+                    Ok(Some(last)) => after.clone_from(&last.id),
+                    Err(_) => {
+                        let _told = read.send(some);
+                        return;
+                    }
+                }
+                if read.send(some).is_err() {
+                    return;
+                }
             }
         }
-        Ok(())
     }
 
     pub(super) fn count(&self) -> Result<Vec<(String, i64)>, StoreError> {

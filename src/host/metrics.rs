@@ -81,6 +81,17 @@ impl Default for Metrics {
     }
 }
 
+/// What a daemon is among those that share its records.
+#[derive(Debug)]
+pub struct Cluster {
+    /// Whether it surely leads.
+    pub leads: bool,
+    /// How many groups it surely holds.
+    pub held: usize,
+    /// How many standbys of the database's server have each `sync_state`.
+    pub standbys: Vec<(String, i64)>,
+}
+
 impl Metrics {
     /// Counts what happened to an ask. `start`: how the group's agent is started.
     pub fn fact(&self, ask: &Ask, fact: &Fact, start: &'static str, now: Time) {
@@ -156,13 +167,13 @@ impl Metrics {
         self.session_starts.get_or_create(&start_labels(kind, result)).inc();
     }
 
-    /// What a scrape gets. `cluster`: whether this one of several daemons leads, and how many standbys their database has.
+    /// What a scrape gets. `cluster`: what this one of several daemons is.
     pub fn text(
         &self,
         open: Gauges,
         uncollected: Gauges,
         channels_up: Gauges,
-        cluster: Option<(bool, Gauges)>,
+        cluster: Option<Cluster>,
     ) -> Result<String, fmt::Error> {
         for (channel, _) in &channels_up {
             for kind in Trouble::ALL.map(kind).into_iter().chain([NO_PROOF.to_owned()]) {
@@ -183,10 +194,12 @@ impl Metrics {
             ("asks_uncollected", "What people said and no agent has collected", "group", uncollected),
             ("channel_up", "1 if the channel is connected, else 0", "channel", channels_up),
         ];
-        if let Some((leads, standbys)) = cluster {
-            let leader = Gauge::<i64>::default();
+        if let Some(Cluster { leads, held, standbys }) = cluster {
+            let (leader, groups) = (Gauge::<i64>::default(), Gauge::<i64>::default());
             leader.set(i64::from(leads));
+            groups.set(i64::try_from(held).unwrap_or(i64::MAX));
             all.register("leads", "1 if this daemon surely leads, else 0", leader);
+            all.register("groups_held", "Groups that this daemon surely holds", groups);
             gauges.push(("standbys", "Standbys of the database's server", "sync_state", standbys));
         }
         for (name, help, label, values) in gauges {

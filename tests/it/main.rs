@@ -33,6 +33,7 @@ mod floods;
 mod folders_of_hosts;
 mod forgetting;
 mod goldens;
+mod groups_held;
 mod harness;
 mod history;
 mod house;

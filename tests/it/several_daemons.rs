@@ -492,12 +492,19 @@ async fn what_a_daemon_has_stored_just_before_its_death_is_done_by_the_leader() 
 async fn what_has_the_number_of_other_work_from_before_a_crash_is_done() {
     let Some(cluster) = Cluster::of(2).await else { return };
     let agent = cluster.agent(1, "research");
+    // From its first question on, the leader holds the group.
+    assert_eq!(meanwhile(|| agent.ask("r0", "Really?")).0, 201);
+    let known = cluster.card().await;
     cluster.database.query(
         "create function askd.fail() returns trigger language plpgsql as 'begin raise ''crashed''; end';
          create trigger fails before delete on askd.owed execute function askd.fail()",
     );
     assert_eq!(meanwhile(|| agent.ask("r1", "Deploy?")).0, 201);
-    let first = cluster.card().await;
+    let another = |than: &[&str]| {
+        let cards = cluster.slack.messages(CHANNEL).into_iter();
+        cards.map(|card| card.ts).find(|card| !than.contains(&card.as_str()))
+    };
+    let first = cluster.slack.wait_for(SOON, || another(&[&known.ts])).await.expect("a card of the first question");
     let told = || cluster.hosts[0].world.log().contains("cannot keep up with the other daemons").then_some(());
     meanwhile(|| within(SOON, "the leader to fail", told));
     let number = cluster.database.query("select min(number) from askd.owed").concat();
@@ -506,8 +513,24 @@ async fn what_has_the_number_of_other_work_from_before_a_crash_is_done() {
          alter table askd.owed alter column number restart with {number}; commit"
     ));
     assert_eq!(meanwhile(|| agent.ask("r2", "And this?")).0, 201);
-    let second = || cluster.slack.messages(CHANNEL).into_iter().find(|card| card.ts != first.ts).map(drop);
-    cluster.slack.wait_for(SOON, second).await.expect("a card of the second question");
+    cluster.slack.wait_for(SOON, || another(&[&known.ts, &first])).await.expect("a card of the second question");
+}
+
+/// The leader begins with the group only when all of it is over.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_that_is_over_before_anybody_holds_its_group_is_kept() {
+    let Some(cluster) = Cluster::of(2).await else { return };
+    let agent = cluster.agent(1, "inbox");
+    let held = cluster.falls_behind().await;
+    meanwhile(|| {
+        assert_eq!(agent.ask("r1", "Deploy?").0, 201);
+        cluster.hosts[1].answer("r1", "yes");
+        agent.outcome("r1");
+        assert_eq!(agent.taken("r1"), 204);
+    });
+    std::fs::remove_file(held).unwrap();
+    let kept = || cluster.database.query("select id::text from askd.asks where settled").pop();
+    meanwhile(|| within(SOON, "it to be kept", kept));
 }
 
 /// The leader knows the question as it was before, and must not go by that.

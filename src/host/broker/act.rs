@@ -57,7 +57,7 @@ impl Broker {
         }
     }
 
-    /// Waits until this daemon surely is the one that serves; `false` if it stops before. Where another daemon can take over, it
+    /// Waits until this daemon surely serves what it holds; `false` if it stops before. Where another daemon can take over, it
     /// may do so as soon as this one has been silent for some seconds: a call that is begun then would be made twice.
     pub(super) async fn until_ours(&self) -> bool {
         while !self.0.store.is_ours() {
@@ -114,7 +114,11 @@ impl Broker {
                 }
                 broker.0.channels.of(&ask, route).wait_for_slot(place).await;
             }
-            broker.apply_later(ask.id, WidgetEvent::SlotGranted.on(route));
+            // Another daemon may hold the group since.
+            let tenure = broker.tenure(&ask);
+            if tenure.is_some() {
+                broker.apply_later(ask.id, WidgetEvent::SlotGranted.on(route));
+            }
         });
         // It stands in the line before this returns: tasks begin in any order, and an ask that comes later would overtake it.
         if turn.as_mut().now_or_never().is_none() {
@@ -150,6 +154,8 @@ impl Broker {
     }
 
     fn send(&self, ask: &Arc<Ask>, route: usize, attempt: u8) {
+        // The next holder looks for the card, and posts it.
+        let Some(tenure) = self.tenure(ask) else { return };
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.finish(async move {
             if !broker.until_ours().await {
@@ -165,15 +171,18 @@ impl Broker {
                 tracing::error!(ask = %ask.id, group = %ask.group, route, why, "a question could not be posted");
             }
             broker.apply_later(ask.id, WidgetEvent::Posted { attempt, posted }.on(route));
+            drop(tenure);
         });
     }
 
     fn look(&self, ask: &Arc<Ask>, route: usize) {
+        let Some(tenure) = self.tenure(ask) else { return };
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.spawn(async move {
             broker.until_ours().await;
             let found = broker.0.channels.of(&ask, route).find(&ask, route).await;
             broker.apply_later(ask.id, WidgetEvent::Looked(found).on(route));
+            drop(tenure);
         });
     }
 
@@ -183,10 +192,11 @@ impl Broker {
         self.0.ctx.finish(async move {
             let Some(place) = ask.route(route) else { return };
             let turn = broker.0.ctx.unless_cut(broker.0.channels.of(&ask, route).wait_for_slot(place)).await;
+            let tenure = broker.tenure(&ask);
             // Answered while this waited for its turn: then it would only disturb.
             if turn.is_some() && broker.index().is_settled(ask.id) {
                 broker.0.channels.of(&ask, route).return_slot(place);
-            } else if turn.is_some() && broker.0.store.is_ours() {
+            } else if turn.is_some() && tenure.is_some() && broker.0.store.is_ours() {
                 let reminded = broker.0.channels.of(&ask, route).remind(&ask, route).await;
                 if reminded != Reminded::Unknown {
                     let sent = reminded == Reminded::Sent;
@@ -204,7 +214,9 @@ impl Broker {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.spawn(async move {
             let person = ask.widgets.get(route).map_or("", Widget::asked);
-            if broker.0.channels.of(&ask, route).wait_for_person(person, until).await {
+            let wrote = broker.0.channels.of(&ask, route).wait_for_person(person, until).await;
+            let tenure = broker.tenure(&ask);
+            if wrote && tenure.is_some() {
                 broker.apply_later(ask.id, WidgetEvent::Opened.on(route));
             }
         });

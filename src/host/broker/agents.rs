@@ -104,9 +104,10 @@ impl Broker {
     pub(super) fn start_agent(&self, ask: &Arc<Ask>) {
         // After a restart what is owed and what is due can be the same start.
         let Some(alone) = self.hold_start_here(ask.id) else { return };
+        let Some(tenure) = self.folder_tenure(ask) else { return };
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.finish(async move {
-            if !broker.until_its(&ask.group).await {
+            if !broker.until_its(&ask).await {
                 return;
             }
             let Some((alone, ask)) = broker.until_held(alone, ask).await else { return };
@@ -137,6 +138,7 @@ impl Broker {
             {
                 broker.start_agent(&now);
             }
+            drop(tenure);
         });
     }
 
@@ -198,9 +200,10 @@ impl Broker {
         self.0.ctx.spawn(async move {
             let mut pause = RETRY.0;
             let stopped = loop {
-                if !broker.until_its(&ask.group).await {
+                if !broker.until_its(&ask).await {
                     return;
                 }
+                let Some(_tenure) = broker.folder_tenure(&ask) else { return };
                 let settings = broker.settings();
                 let Some(group) = settings.group(&ask.group) else { break false };
                 match broker.0.sessions.stop(&ask, group).await {

@@ -64,7 +64,7 @@ impl Broker {
         // A file that askd could not look at proves nothing.
         let lies = |id: AskId, outcome: &LyingOutcome| match &outcome.to {
             // The call itself says when it has it.
-            Taker::Waiter(_) if !outcome.file => self.leads().then_some(Lies::There),
+            Taker::Waiter(_) if !outcome.file => self.holds(group).then_some(Lies::There),
             _ if !here => None,
             Taker::Waiter(request_id) => responses.as_ref().ok()?.finds(request_id).ok(),
             Taker::Briefing if self.keeps_briefings(group) => Some(Lies::There),

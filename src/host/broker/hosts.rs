@@ -6,7 +6,7 @@ use super::errands::Errand;
 use super::step::Stepped;
 use super::{Broker, Failure, RETRY};
 use crate::host::delivery;
-use crate::host::store::{LeftTo, Pin, Pins, Silent, StoreError};
+use crate::host::store::{LeftTo, Pin, Pins, Silent, StoreError, Tenure};
 use crate::sabotage::on;
 use askd_core::{
     AfterTimeout, Ask, DeliveryEffect, DeliveryState, Effect, Event, Fact, FollowUpEvent, Group, RequestId, Taker,
@@ -20,7 +20,8 @@ use std::time::Duration;
 enum Whose {
     /// Whoever takes the step does it: it changes the record, and nothing else.
     Anybody,
-    Leader,
+    /// The holder's of the ask's group, or the leader's.
+    Holder,
     /// The host's that serves the folder of the ask's group.
     Host,
 }
@@ -54,7 +55,7 @@ impl Broker {
     pub(super) fn does_folder_work(&self, group: &Group) -> bool {
         match (self.pin(group), self.served_elsewhere(group)) {
             (Some(_), elsewhere) => elsewhere.is_none(),
-            (None, _) => self.leads(),
+            (None, _) => self.holds(group),
         }
     }
 
@@ -87,14 +88,14 @@ impl Broker {
             | Effect::Identify(_) => true,
             Effect::Widget { .. } | Effect::Note(_) | Effect::Retire | Effect::Forget => false,
         };
-        if folder && self.pin(&ask.group).is_some() && !on("anyhost") { Whose::Host } else { Whose::Leader }
+        if folder && self.pin(&ask.group).is_some() && !on("anyhost") { Whose::Host } else { Whose::Holder }
     }
 
     /// Whether this daemon does what a step asks for.
     pub(super) fn does(&self, ask: &Ask, effect: &Effect) -> bool {
         match self.whose(ask, effect) {
             Whose::Anybody => true,
-            Whose::Leader => self.leads(),
+            Whose::Holder => self.serves(ask),
             Whose::Host => self.served_elsewhere(&ask.group).is_none(),
         }
     }
@@ -106,6 +107,7 @@ impl Broker {
             return left;
         }
         left.unpinned = self.pin(&step.ask.group).is_none();
+        let (serves, of_leader) = (self.serves(&step.ask), self.is_of_leader(&step.ask));
         for effect in &step.effects {
             match effect {
                 // They decide what else is done.
@@ -117,8 +119,10 @@ impl Broker {
             match self.whose(&step.ask, effect) {
                 Whose::Host if self.served_elsewhere(&step.ask.group).is_some() => left.host.push(effect.clone()),
                 // Also what this daemon does itself: it may die before it has.
-                Whose::Anybody | Whose::Leader if !self.leads() => left.leader.push(effect.clone()),
-                Whose::Anybody | Whose::Leader | Whose::Host => {}
+                Whose::Anybody | Whose::Holder if serves => {}
+                Whose::Anybody | Whose::Holder if of_leader => left.leader.push(effect.clone()),
+                Whose::Anybody | Whose::Holder => left.holder.push(effect.clone()),
+                Whose::Host => {}
             }
         }
         left
@@ -169,9 +173,10 @@ impl Broker {
 
     /// Waits until this daemon surely is the one that starts and stops the group's agent; `false` if it stops before, or if
     /// another host serves the folder by then.
-    pub(super) async fn until_its(&self, group: &Group) -> bool {
+    pub(super) async fn until_its(&self, ask: &Ask) -> bool {
+        let group = &ask.group;
         if self.pin(group).is_none() {
-            return self.until_ours().await;
+            return self.until_ours().await && self.serves(ask);
         }
         // Since the last look the group may have moved.
         while self.is_blind() {
@@ -180,6 +185,11 @@ impl Broker {
             }
         }
         self.does_folder_work(group)
+    }
+
+    /// Keeps what concerns the folder of the ask's group with this daemon until that is dropped. A host keeps it anyway.
+    pub(super) fn folder_tenure(&self, ask: &Ask) -> Option<Tenure> {
+        if self.pin(&ask.group).is_some() { Some(Tenure::default()) } else { self.tenure(ask) }
     }
 
     /// Finds out what has to be told anew in folders of which this host does not know what lies there.

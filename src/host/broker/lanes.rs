@@ -96,6 +96,11 @@ impl Lanes {
         self.unfinished.get_mut(&id).is_some_and(|(_, coming)| !std::mem::replace(coming, true))
     }
 
+    /// The asks that something is happening to, or of which a save has failed.
+    pub(super) fn busy(&self) -> Vec<AskId> {
+        self.lanes.keys().chain(self.unfinished.keys()).copied().collect()
+    }
+
     /// Notes that an ask is gone, and with it what had to be done for it.
     pub(super) fn forget(&mut self, id: AskId) {
         self.owing.remove(&id);

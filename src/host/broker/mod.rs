@@ -13,6 +13,7 @@ mod briefings;
 mod collect;
 mod errands;
 mod folder_work;
+mod holding;
 mod hosts;
 mod index;
 mod kept;
@@ -21,6 +22,7 @@ mod lanes;
 mod listing;
 mod lying;
 mod overview;
+mod owed;
 mod promise;
 mod replacing;
 mod saves;
@@ -210,10 +212,10 @@ impl Broker {
             if set_by != followed {
                 followed = set_by;
                 // An ask follows the clock when an event happens to it; an early tick does no more than that.
-                let counting = self.index().counting_time();
+                let counting = self.counting_time();
                 self.in_turn(counting.into_iter().map(|id| (id, Event::Tick))).await;
             }
-            let due = self.index().take_due(now);
+            let due = self.take_due(now);
             if !on("notick") {
                 self.in_turn(due.into_iter().map(|id| (id, Event::Tick))).await;
             }

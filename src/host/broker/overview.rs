@@ -3,7 +3,7 @@
 
 use super::Broker;
 use super::index::Tallies;
-use crate::host::metrics::Metrics;
+use crate::host::metrics::{Cluster, Metrics};
 use askd_core::{Ask, AskId, Card, ChannelName, Group, Time};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -85,9 +85,12 @@ impl Broker {
         &self.0.metrics
     }
 
-    /// Where daemons share the records: whether this one leads now, and how many standbys of the database's server have each `sync_state`.
-    pub fn cluster(&self) -> Option<(bool, Vec<(String, i64)>)> {
-        Some((self.0.store.is_ours(), self.0.store.shared()?.standbys()))
+    /// Where daemons share the records: whether this one leads now, how many groups it holds, and how many standbys of the database's server
+    /// have each `sync_state`.
+    pub fn cluster(&self) -> Option<Cluster> {
+        let (shared, is_ours) = (self.0.store.shared()?, self.0.store.is_ours());
+        let held = if is_ours { shared.held().len() } else { 0 };
+        Some(Cluster { leads: is_ours && shared.leads(), held, standbys: shared.standbys() })
     }
 
     fn look_over(&self) -> Overview {

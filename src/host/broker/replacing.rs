@@ -30,7 +30,9 @@ impl Broker {
     /// there.
     pub(super) fn replace_dead_of(&self, ask: &Ask, begun: Option<Time>) {
         let begun = begun.unwrap_or(ask.created_at);
-        if (self.leads() || self.does_folder_work(&ask.group)) && judged(ask, begun, self.clock().now()).is_some() {
+        if (self.holds(&ask.group) || self.does_folder_work(&ask.group))
+            && judged(ask, begun, self.clock().now()).is_some()
+        {
             self.replace_dead(ask.id);
         }
     }

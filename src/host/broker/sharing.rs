@@ -1,13 +1,12 @@
 //! Beside other daemons that share the records: learns what they have stored, and does what their steps ask this one for. With a
 //! store of its own none of this happens.
 
-use super::errands::Errand;
-use super::saves::{BURST, Promise};
-use super::{Broker, KeyedLock, RETRY};
+use super::saves::Promise;
+use super::{Broker, KeyedLock};
 use crate::clock::{Clock, Moment};
 use crate::host::holds::Holds;
-use crate::host::store::{Owed, Sharing, StoreError, Stored, Webhook};
-use crate::sabotage::{gate, on};
+use crate::host::store::{Sharing, StoreError, Stored, Webhook};
+use crate::sabotage::on;
 use askd_core::{Ask, AskId, Effect, Group, RequestId};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
@@ -20,6 +19,8 @@ use tokio::sync::broadcast;
 
 /// How often a daemon looks what others have stored, unless it is told that there is something.
 const LOOK: Duration = Duration::from_secs(1);
+/// The shortest time between two looks at which groups it holds.
+const TEND: Duration = Duration::from_millis(500);
 /// The shortest time between two looks, and how many times as long as the last one took: one look finds what many notices tell of.
 const PAUSE: Duration = Duration::from_millis(200);
 const TIMES: u32 = 5;
@@ -27,8 +28,6 @@ const TIMES: u32 = 5;
 const BLIND: Duration = Duration::from_secs(5);
 /// How often it says which calls wait here.
 const TELL: Duration = Duration::from_secs(20);
-/// So much that others ask for at a time comes from a burst of promises.
-const MANY: usize = 32;
 /// How many names of documents a slow reader may be behind.
 const DOCUMENTS: usize = 64;
 
@@ -39,15 +38,17 @@ pub(super) struct Beside {
     pub(super) asking: KeyedLock<Group>,
     /// What lies in the folders of these groups is being found out.
     pub(super) settling: KeyedLock<Group>,
+    /// Groups are being handed over.
+    pub(super) handing: Arc<tokio::sync::Mutex<()>>,
     /// The groups of which closed cards may say that the agent's host does not answer; `None`: of any.
     pub(super) silent: Mutex<Option<HashSet<Group>>>,
     /// One look at a time, with when the last one succeeded.
     looked: tokio::sync::Mutex<()>,
     seen: Mutex<Option<Moment>>,
     /// What is under way for others, and is still noted as owed. After a crash of the database other work may have its number.
-    paying: Mutex<HashMap<i64, (AskId, Vec<Effect>)>>,
+    pub(super) paying: Mutex<HashMap<i64, (AskId, Vec<Effect>)>>,
     /// While others save a burst of promises, what follows makes way here as it does there.
-    burst: Mutex<Vec<Promise>>,
+    pub(super) burst: Mutex<Vec<Promise>>,
     documents: broadcast::Sender<String>,
     /// The computer's, whatever clock the daemon runs by: it is the database's time that passes.
     clock: Clock,
@@ -58,6 +59,7 @@ impl Default for Beside {
         Self {
             asking: KeyedLock::default(),
             settling: KeyedLock::default(),
+            handing: Arc::default(),
             silent: Mutex::default(),
             looked: tokio::sync::Mutex::default(),
             seen: Mutex::default(),
@@ -70,7 +72,7 @@ impl Default for Beside {
 }
 
 impl Broker {
-    /// Whether this daemon does what steps ask for: the only one, or the leader.
+    /// Whether this daemon does what is done in one place: the only one, or the leader.
     pub(in crate::host) fn leads(&self) -> bool {
         self.0.store.shared().is_none_or(Sharing::leads)
     }
@@ -86,6 +88,7 @@ impl Broker {
         let clock = &self.0.beside.clock;
         let (mut hint, mut told, mut failing) = (shared.hint(), None, false);
         let (mut next, telling) = (clock.monotonic(), Arc::new(tokio::sync::Mutex::new(())));
+        let mut tended: Option<Moment> = None;
         // What is known was read before; one that is cut off before its first look is as blind as later.
         self.0.beside.seen.lock().get_or_insert(next);
         loop {
@@ -94,16 +97,22 @@ impl Broker {
                 clock.sleep_to(next).await;
                 heard
             };
+            // What was left out last comes soon.
+            let look = if tended.is_some_and(|last| clock.monotonic().since(last) < TEND) { TEND } else { LOOK };
             tokio::select! {
-                () = clock.sleep(LOOK), if !on("nopoll") => {}
+                () = clock.sleep(look), if !on("nopoll") => {}
                 Ok(()) = told_of_news => {}
                 () = self.leases().begun() => told = None,
             }
             let now = clock.monotonic();
-            let mut kept_up = match self.catch_up().await {
-                Ok(()) => self.pay().await,
-                failed => failed,
-            };
+            let mut kept_up = self.catch_up().await;
+            if kept_up.is_ok() && tended.is_none_or(|last| now.since(last) >= TEND) {
+                kept_up = self.tend().await;
+                tended = Some(now);
+            }
+            if kept_up.is_ok() {
+                kept_up = self.pay().await;
+            }
             next = now + (clock.monotonic().since(now) * TIMES).clamp(PAUSE, LOOK);
             self.settle_in();
             // Beside the looks: the first time it may read very many outcomes.
@@ -234,74 +243,6 @@ impl Broker {
             self.learn(&stored);
         }
         Ok(())
-    }
-
-    /// Does what other daemons' steps ask this one for.
-    async fn pay(&self) -> Result<(), StoreError> {
-        let owed = self.in_store(|shared| {
-            gate("owed");
-            shared.owed()
-        });
-        let owed = owed.await?;
-        let burst = if owed.len() < MANY { 0 } else { BURST };
-        self.0.beside.burst.lock().resize_with(burst, || self.0.saves.promises.begin());
-        if owed.is_empty() || on("nohandover") {
-            return Ok(());
-        }
-        // What is at hand may be from before the steps. One look reads all of them.
-        let seen = self.catch_up().await.is_ok();
-        for Owed { number, ask, effects } in &owed {
-            // It may be noted as owed for a while longer.
-            let known = self.0.beside.paying.lock().insert(*number, (*ask, effects.clone()));
-            if known.is_some_and(|(of, what)| of == *ask && what == *effects) {
-                continue;
-            }
-            let (broker, id, effects) = (self.clone(), *ask, effects.clone());
-            self.0.ctx.finish_blocking(move || broker.act_for_another(id, effects, seen, RETRY.0));
-        }
-        let numbers: Vec<i64> = owed.iter().map(|owed| owed.number).collect();
-        let paid = numbers.clone();
-        self.in_store(move |shared| shared.paid(&paid)).await?;
-        self.0.beside.paying.lock().retain(|number, _| !numbers.contains(number));
-        Ok(())
-    }
-
-    fn act_for_another(&self, id: AskId, effects: Vec<Effect>, seen: bool, mut pause: Duration) {
-        let refreshed = if seen { Ok(()) } else { self.refresh(id) };
-        let ask = refreshed
-            .and_then(|()| self.load(id))
-            .and_then(|ask| ask.map(|ask| self.hand_on(&ask, &effects).map(|()| ask)).transpose());
-        let ask = match ask {
-            Ok(Some(ask)) => ask,
-            Ok(None) => return,
-            Err(error) => {
-                tracing::error!(ask = %id, %error, "cannot read a question, or cannot hand its work to its host; retrying");
-                // Another daemon has stored it: what the ask needs cannot be told from what is at hand.
-                let broker = self.clone();
-                self.0.ctx.finish(async move {
-                    if broker.pause(&mut pause).await {
-                        let ctx = broker.0.ctx.clone();
-                        ctx.finish_blocking(move || broker.act_for_another(id, effects, false, pause));
-                    }
-                });
-                return;
-            }
-        };
-        if effects.contains(&Effect::Retire) {
-            self.retire_later(id);
-        }
-        let mut errands: Vec<Errand> = Vec::new();
-        self.act(&ask, effects, &mut errands);
-        self.hand_over(errands);
-    }
-
-    /// Leaves to the host of the ask's folder what concerns the folder: whoever asked for it did not know whose that is.
-    fn hand_on(&self, ask: &Ask, effects: &[Effect]) -> Result<(), StoreError> {
-        let of_host = self.of_another_host(ask, effects);
-        match self.0.store.shared() {
-            Some(shared) if !of_host.is_empty() => shared.hand_on(ask, of_host),
-            Some(_) | None => Ok(()),
-        }
     }
 
     /// Tells the other daemons which calls wait here.

@@ -154,8 +154,9 @@ impl Broker {
         let effects = ask.resume();
         let lost = *after_loss && ask.is_changed_by_loss();
         let over = if *settled { Effect::Retire } else { Effect::Status };
+        let serves = self.serves(ask);
         let undone = effects.iter().any(|effect| *effect != over && self.does(ask, effect));
-        let owes = undone || (!settled && self.leads() && ask.was_interrupted());
+        let owes = undone || (!settled && serves && ask.was_interrupted());
         let named = self.0.naming.of(ask);
         let is_known = self.enter(|index| {
             if index.group(ask.id).is_some() {
@@ -163,10 +164,12 @@ impl Broker {
             }
             index.insert_named(ask, named, self.0.set_by);
             if on("untimed") {
-                let _forgotten = index.take_due(Time::MAX);
+                let _forgotten = index.take_due(Time::MAX, |_| true);
             }
-            if (lost && self.leads()) || (owes && (*settled || !on("noresume"))) {
-                self.lanes().owe(ask.id, lost && self.leads());
+            // It holds the group since: then the rest of it has been taken up already.
+            let came = !serves && !settled && self.serves(ask);
+            if came || lost && serves || (owes && (*settled || !on("noresume"))) {
+                self.lanes().owe(ask.id, lost && (serves || came));
             }
             false
         });
@@ -217,8 +220,15 @@ impl Broker {
             (index.open(), if leads { index.all_crowded() } else { Vec::new() })
         };
         open.retain(|group, _| self.does_folder_work(group));
-        let broker = self.clone();
+        let (broker, groups) = (self.clone(), if leads { self.index().every_group() } else { Vec::new() });
         self.0.ctx.spawn(async move {
+            // Those that were copied have no count.
+            let unheld: Vec<Group> = groups.into_iter().filter(|group| !broker.holds(group)).collect();
+            if !unheld.is_empty()
+                && let Err(error) = broker.take_free(unheld).await
+            {
+                tracing::warn!(%error, "some groups wait until they are looked at again");
+            }
             broker.do_what_is_owed().await;
             broker.tell_deadlines(open).await;
             broker.in_turn(crowded.into_iter().map(|id| (id, Event::Crowded))).await;
@@ -237,9 +247,7 @@ impl Broker {
     /// Begins what goes on as long as the daemon does.
     pub fn begin(&self) {
         let (timer, flusher) = (self.clone(), self.clone());
-        if self.leads() {
-            self.0.ctx.spawn(async move { timer.keep_time().await });
-        }
+        self.0.ctx.spawn(async move { timer.keep_time().await });
         self.0.ctx.spawn(async move { flusher.keep_flushing().await });
         if self.is_shared() {
             let broker = self.clone();

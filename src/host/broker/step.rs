@@ -94,8 +94,8 @@ impl Broker {
     /// Moves the ask's deadlines along with a clock that was set, before anything is judged by that clock.
     fn follow_clock(&self, ask: &Arc<Ask>, set_by: i64, now: Time) -> Result<Option<Stepped>, StoreError> {
         let by = self.index().behind(ask.id, set_by);
-        // The leader's clock counts, and no other daemon's.
-        if by == 0 || !self.leads() {
+        // The clock of the daemon that holds its group counts, and no other one's.
+        if by == 0 || !self.holds(&ask.group) {
             return Ok(None);
         }
         let after_loss = self.lanes().owes(ask.id) == Some(true);
@@ -118,7 +118,7 @@ impl Broker {
     /// Takes up what the last run left undone for this ask, before anything else happens to it.
     fn resume(&self, ask: &Arc<Ask>, now: Time) -> Result<Option<Stepped>, StoreError> {
         let Some(lost) = self.lanes().owes(ask.id) else { return Ok(None) };
-        let interrupted = self.leads() && ask.was_interrupted();
+        let interrupted = self.serves(ask) && ask.was_interrupted();
         let event = if lost { Some(Event::PowerLost) } else { interrupted.then_some(Event::Interrupted) };
         let step = event.and_then(|event| Ask::clone(ask).step(event, now).ok().flatten());
         // After a loss of power the step itself says what is owed, unless another daemon has taken it meanwhile. The audit log
@@ -140,7 +140,7 @@ impl Broker {
                 }
                 return Err(error);
             }
-        } else if resumed.effects.contains(&Effect::Retire) && self.leads() {
+        } else if resumed.effects.contains(&Effect::Retire) && self.serves(ask) {
             self.retire(ask, false);
         }
         self.lanes().paid(ask.id);
@@ -264,7 +264,7 @@ impl Broker {
             self.0.saved.notify_one();
             return Ok(());
         }
-        let retired = step.effects.contains(&Effect::Retire) && self.leads();
+        let retired = step.effects.contains(&Effect::Retire) && self.serves(ask);
         if !(on("ackfirst") && ask.outcome().is_some()) {
             // Allow again is stored already, so something was changed, whatever becomes of the ask.
             let saved = match self.0.store.shared() {

@@ -83,6 +83,10 @@ impl Broker {
                 }
             }
         }
+        if let Err(error) = self.hold_first(group).await {
+            tracing::error!(group = %group, %error, "cannot find out who holds a group; a request has to come again");
+            return Submitted::NotStored;
+        }
         // Other daemons may give the group a question between the judgement and the save: then it is judged anew.
         let _alone = self.0.beside.asking.lock(group.clone()).await;
         for _ in 0..RIVALS {
@@ -280,7 +284,16 @@ impl Broker {
         make: impl FnOnce(AskId, ShortId, Time) -> Step,
         given: i64,
     ) -> Result<Submitted, Stale> {
-        Submitted::first(self.accept(self.make_known(make), given).await)
+        // Its card may count as being posted from the first record on: so the group stays here until this is stored.
+        let mut tenure = None;
+        let step = self.make_known(|id, short_id, now| {
+            let step = make(id, short_id, now);
+            tenure = self.tenure(&step.ask);
+            step
+        });
+        let stored = self.accept(step, given).await;
+        drop(tenure);
+        Submitted::first(stored)
     }
 
     /// Makes a new ask and lets the index know it before it is stored, so that its code and its place are taken. Events that
@@ -308,7 +321,7 @@ impl Broker {
         let Step { ask, mut effects } = step;
         let found = effects.iter().enumerate().find_map(|(at, effect)| Some((at, queued(effect)?)));
         if let Some((at, route)) = found
-            && self.leads()
+            && self.serves(&ask)
             && let Some(place) = ask.route(route).filter(|place| place.capabilities.history)
             && self.0.channels.of(&ask, route).takes_slot(place)
             && let Ok(Some(granted)) = ask.clone().step(WidgetEvent::SlotGranted.on(route), now)

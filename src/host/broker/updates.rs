@@ -97,6 +97,8 @@ impl Broker {
                 return self.line_up_later(channel, card, None);
             }
         };
+        // The next holder brings it up to date.
+        let Some(_tenure) = self.tenure(&ask) else { return };
         match self.0.channels.of(&ask, card.route).update(&ask, card.route).await {
             Updated::Done => self.updated(&ask, card.route),
             Updated::Never(why) => self.never_updated(&ask, card.route, why),

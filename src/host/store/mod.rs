@@ -37,7 +37,9 @@ pub use rates::Rates;
 pub use record::BadRecord;
 #[cfg(feature = "postgres")]
 pub use sharing::News;
-pub use sharing::{Along, Basis, LeftTo, Owed, Pin, Pins, REPORTED, Sharing, Silent, Wait, Webhook};
+pub use sharing::{
+    Along, Basis, Holdings, LeftTo, Owed, Pin, Pins, REPORTED, Sharing, Silent, Surplus, Tended, Tenure, Wait, Webhook,
+};
 
 use crate::host::audit::Together;
 use askd_core::{Ask, AskId, Digest, Group, Person, Time};

@@ -1,6 +1,6 @@
 //! What daemons that share their records have to know of each other. Every one of them takes calls, and a row is the lane of its
 //! ask: a save says which state it was stepped from, and is refused if another daemon has changed the ask since. What a
-//! step asks for is done by the leader; what concerns the folder of a group, by the host that serves it.
+//! step asks for is done by the daemon that holds the ask's group; what concerns the folder of a group, by the host that serves it.
 
 use super::{Allowed, Save, StoreError, Stored};
 use crate::host::audit::Noted;
@@ -73,9 +73,67 @@ pub struct Along<'a> {
     pub retired: bool,
 }
 
+/// Keeps a group from being handed to another daemon until it is dropped.
+#[derive(Debug, Clone, Default)]
+pub struct Tenure(pub Option<Arc<()>>);
+
+/// What became of the groups since the last time.
+#[derive(Debug, Default)]
+pub struct Tended {
+    /// This daemon holds them by now, and has not begun with them.
+    pub new: Vec<Group>,
+    /// What it is to hand over.
+    pub surplus: Option<Surplus>,
+}
+
+/// Groups that another daemon is to have.
+#[derive(Debug)]
+pub struct Surplus {
+    /// The run that gets them; `None`: nobody, until the leader takes them.
+    pub to: Option<String>,
+    /// How many at most.
+    pub most: usize,
+}
+
+/// Which groups this daemon holds. It alone does what the steps of their asks ask for.
+pub trait Holdings: Debug + Send + Sync {
+    /// Whether it holds the group, and has begun with it.
+    fn holds(&self, group: &Group) -> bool;
+
+    /// Keeps the group here; `None`: it is not, or goes.
+    fn tenure(&self, group: &Group) -> Option<Tenure>;
+
+    /// All that it holds and has begun with, and whether a [`Tenure`] keeps each here.
+    fn held(&self) -> Vec<(Group, bool)>;
+
+    /// Has the leader take groups that nobody holds, and finds out what others have handed over. Blocks on the database.
+    fn tend(&self) -> Result<Tended, StoreError>;
+
+    /// Has this daemon hold those of these groups that nobody holds. Returns those that it has to begin with. Blocks on the database.
+    fn take(&self, groups: &[Group]) -> Result<Vec<Group>, StoreError>;
+
+    /// It holds the group from now on; `false`: it has begun with it before.
+    fn begin(&self, group: &Group) -> bool;
+
+    /// The group is to go: it holds it no more.
+    fn end(&self, group: &Group);
+
+    /// Whether nothing keeps a group here that is to go.
+    fn is_idle(&self, group: &Group) -> bool;
+
+    /// Hands over groups that are to go; `false`: that run cannot have them. Blocks on the database.
+    fn hand_over(&self, to: Option<&str>, groups: &[Group]) -> Result<bool, StoreError>;
+
+    /// The asks of these groups that are more than kept outcomes. Blocks on the database.
+    fn unsettled(&self, groups: &[Group]) -> Result<Vec<AskId>, StoreError>;
+
+    /// These asks as they are stored, read anew. Blocks on the database.
+    fn reread(&self, ids: &[AskId]) -> Result<Vec<Stored>, StoreError>;
+}
+
 /// The part of the port that only a store with several daemons has. Every call blocks on the database.
-pub trait Sharing: Pins {
-    /// Whether this daemon does what steps ask for.
+pub trait Sharing: Pins + Holdings {
+    /// Whether this daemon does what concerns no group, or is done in one place: it reads the messages of people, and writes in chats.
     fn leads(&self) -> bool;
 
     /// How many asks the group had been given, all of which this daemon knows.
@@ -96,8 +154,8 @@ pub trait Sharing: Pins {
     /// What other daemons' steps ask this one to do, the oldest first.
     fn owed(&self) -> Result<Vec<Owed>, StoreError>;
 
-    /// Leaves these effects to the host that serves the folder of the ask's group: this daemon was asked for them by mistake.
-    fn hand_on(&self, ask: &Ask, effects: Vec<Effect>) -> Result<(), StoreError>;
+    /// Leaves these effects to others: this daemon was asked for them by mistake.
+    fn hand_on(&self, ask: &Ask, left: &LeftTo) -> Result<(), StoreError>;
 
     /// It is under way.
     fn paid(&self, numbers: &[i64]) -> Result<(), StoreError>;
@@ -151,6 +209,8 @@ pub struct News {
 /// What of a step this daemon does not do itself.
 #[derive(Debug, Default)]
 pub struct LeftTo {
+    /// What the daemon does that holds the ask's group.
+    pub holder: Vec<Effect>,
     /// What the leader does.
     pub leader: Vec<Effect>,
     /// What the host does that serves the folder of the ask's group.

@@ -56,6 +56,11 @@ impl Groups {
         self.numbers.get(group).copied()
     }
 
+    /// All of them.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Group> {
+        self.counts.iter().map(|counts| &*counts.name)
+    }
+
     fn counts(&mut self, entry: &Entry) -> &mut Counts {
         &mut self.counts[entry.group() as usize]
     }

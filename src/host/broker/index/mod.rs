@@ -10,6 +10,7 @@ mod entries;
 mod groups;
 mod lookups;
 mod pages;
+mod reaching;
 mod tables;
 mod tallies;
 
@@ -72,6 +73,8 @@ pub(super) struct Index {
     lying: HashMap<AskId, Lying>,
     /// They are being stored for the first time, so no list has them yet.
     unstored: HashSet<AskId>,
+    /// Their deadlines have come, and another daemon holds their groups.
+    passed: HashSet<Slot>,
     /// How it names asks.
     pub(super) naming: Naming,
 }
@@ -127,6 +130,7 @@ impl Default for Index {
             resting: HashMap::new(),
             lying: HashMap::new(),
             unstored: HashSet::new(),
+            passed: HashSet::new(),
             naming,
         }
     }
@@ -219,6 +223,9 @@ impl Index {
     /// Enters an ask into each table that it belongs into. It leaves those that it does not belong into any more.
     fn link(&mut self, slot: Slot, ask: &Ask, names: Vec<(By, u64)>) {
         let entry = self.entries[slot];
+        if !self.passed.is_empty() {
+            self.passed.remove(&slot);
+        }
         if entry.deadline() < Time::MAX {
             self.deadlines.insert(slot, due(&self.entries));
         }
@@ -267,6 +274,7 @@ impl Index {
     pub(super) fn remove(&mut self, ask: &Ask) {
         let Some(slot) = self.entries.slot(ask.id) else { return };
         let entry = self.entries[slot];
+        self.passed.remove(&slot);
         self.deadlines.remove(slot, due(&self.entries));
         self.codes.remove(slot, coded(&self.entries));
         self.groups.drop(slot, &self.entries);
@@ -356,38 +364,6 @@ impl Index {
             open.entry(self.group_of(entry)).or_default().push(entry.id());
         }
         open
-    }
-
-    /// The asks of a group of which something is not over, or of which something lies in its folder.
-    pub(super) fn reaching(&self, group: &Group) -> Vec<AskId> {
-        let Some(number) = self.groups.known(group) else { return Vec::new() };
-        let reaches = |entry: &&Entry| !entry.is_done() || self.lying.get(&entry.id()).is_some_and(Lying::lies);
-        self.entries.iter().filter(|entry| entry.group() == number).filter(reaches).map(Entry::id).collect()
-    }
-
-    /// The settled asks of these groups of which something is not over.
-    pub(super) fn unfinished_outcomes_of(&self, groups: &HashSet<&Group>) -> Vec<AskId> {
-        let numbers: HashSet<_> = groups.iter().filter_map(|group| self.groups.known(group)).collect();
-        if numbers.is_empty() {
-            return Vec::new();
-        }
-        let wanted = |entry: &&Entry| entry.is_settled() && !entry.is_done() && numbers.contains(&entry.group());
-        self.entries.iter().filter(wanted).map(Entry::id).collect()
-    }
-
-    /// When something is due next.
-    pub(super) fn next_deadline(&self) -> Time {
-        self.deadlines.first().map_or(Time::MAX, |slot| self.entries[slot].deadline())
-    }
-
-    /// What is due. It comes back with the deadline of the step it leads to.
-    pub(super) fn take_due(&mut self, now: Time) -> Vec<AskId> {
-        let mut found = Vec::new();
-        while let Some(slot) = self.deadlines.first().filter(|slot| self.entries[*slot].deadline() <= now) {
-            self.deadlines.remove(slot, due(&self.entries));
-            found.push(self.entries[slot].id());
-        }
-        found
     }
 }
 

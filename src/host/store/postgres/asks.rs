@@ -190,10 +190,14 @@ pub(super) fn ask_id(text: &str) -> Option<AskId> {
     text.replace('-', "").parse().ok()
 }
 
+/// Takes the place of a folder where the leader does it, and no holder of a group.
+const OF_LEADER: &str = "*";
+
 /// The rows that ask for it: the effects of each, and whose folder they concern.
 fn owed(left: Option<&LeftTo>, group: &Group) -> serde_json::Result<(Vec<String>, Vec<Option<String>>)> {
-    let Some(LeftTo { leader, host, unpinned: _ }) = left else { return Ok(Default::default()) };
-    let rows = [(leader, None), (host, Some(group.to_string()))].into_iter().filter(|(left, _)| !left.is_empty());
+    let Some(LeftTo { holder, leader, host, unpinned: _ }) = left else { return Ok(Default::default()) };
+    let rows = [(holder, None), (leader, Some(OF_LEADER.to_owned())), (host, Some(group.to_string()))];
+    let rows = rows.into_iter().filter(|(left, _)| !left.is_empty());
     rows.map(|(left, folder)| Ok((serde_json::to_string(left)?, folder))).collect()
 }
 

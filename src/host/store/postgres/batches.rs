@@ -5,7 +5,6 @@
 use super::Shared;
 use super::asks::Carried;
 use super::database::{Database, Durable, Failed, LIMIT, Work, query, stopped};
-use super::lease::Lease;
 use crate::clock::Moment;
 use crate::sabotage::on;
 use futures_util::FutureExt as _;
@@ -211,7 +210,7 @@ impl Shared {
         let (tell, told) = sync_channel(1);
         let now = self.database.connections().clock().monotonic();
         if self.line.join(Waiting::new(row, durable, now, tell)?) {
-            let check = self.lease.as_ref().map(Lease::check).unwrap_or_default();
+            let check = self.check();
             let batches = Batches { line: Arc::clone(&self.line), database: Arc::clone(&self.database), check };
             self.database.spawn(batches.run());
         }

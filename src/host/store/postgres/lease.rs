@@ -1,4 +1,5 @@
-//! Which daemon leads: the holder of a lease, a row that it renews. The holder judges its lease by a clock that goes on while
+//! Which daemon leads: the holder of a lease, a row that it renews. It does what is done in one place, and takes the groups that nobody
+//! holds ([`super::holding`]). The holder judges its lease by a clock that goes on while
 //! the computer sleeps, counts from before it sent the renewal, and starts no call in the last seconds. Each write carries the lease's
 //! fence, which every takeover raises: a daemon whose lease was taken over saves nothing.
 
@@ -14,16 +15,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// The one lease there is: of all groups.
+/// The leader's lease. Daemons that know of no other one take it for that of all groups.
 const ALL: &str = "*";
 /// How long a lease lasts after a renewal, and how often it is renewed.
 pub(super) const LEASE: Duration = Duration::from_secs(15);
 pub(super) const RENEWED_AFTER: Duration = Duration::from_secs(3);
 /// In a lease's last seconds no call is begun, because it could end after the lease.
-const LAST: Duration = Duration::from_secs(5);
+pub(super) const LAST: Duration = Duration::from_secs(5);
 
 /// How long it lasts for the others.
-fn lasts() -> Duration {
+pub(super) fn lasts() -> Duration {
     if on("longlease") { 4 * LEASE } else { LEASE }
 }
 
@@ -40,6 +41,7 @@ struct Inner {
     renewed: Mutex<Moment>,
     /// Whether it was given up. Locked by a renewal that is under way.
     ended: tokio::sync::Mutex<bool>,
+    /// The run's: it ends with its lead.
     lost: CancellationToken,
 }
 
@@ -95,9 +97,10 @@ impl Lease {
                 })
             }),
         );
+        let lost = node.holding.lost().clone();
         Ok(taken.await?.map(|fence| {
             let clock = database.clock().clone();
-            let (renewed, ended, lost) = (Mutex::new(sent), tokio::sync::Mutex::default(), CancellationToken::new());
+            let (renewed, ended) = (Mutex::new(sent), tokio::sync::Mutex::default());
             Self(Arc::new(Inner { run, fence, clock, renewed, ended, lost }))
         }))
     }
@@ -107,7 +110,7 @@ impl Lease {
         if on("nofence") {
             return String::new();
         }
-        format!("select askd.hold('{ALL}', '{}', {})", self.0.run, self.0.fence)
+        format!("select askd.hold('{ALL}', '{}', {});", self.0.run, self.0.fence)
     }
 
     /// Whether a call may be begun now: it ends before another daemon can take over.

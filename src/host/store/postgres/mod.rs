@@ -1,5 +1,6 @@
 //! The store as tables in PostgreSQL (`schema.sql`, docs/cluster.md). Every daemon takes calls ([`shared`]); what steps ask
-//! for is done by the one that has the [`lease`]; what concerns a folder, by the host that is named in [`pins`]. What is saved soon is committed without waiting for the disk, and saved again
+//! for is done by the one that is [`holding`] the group; what concerns a folder, by the host that is named in [`pins`]; what is done in one
+//! place, by the one that has the [`lease`]. What is saved soon is committed without waiting for the disk, and saved again
 //! if the server turns out to have lost it, which a new [`era`](opening::era) of the server shows.
 
 mod asks;
@@ -8,7 +9,9 @@ mod batches;
 mod database;
 mod documents;
 mod forgetting;
+mod groups;
 mod hints;
+mod holding;
 mod lease;
 mod look;
 mod news;
@@ -35,6 +38,7 @@ use asks::{Version, Write, uuid};
 use batches::Line;
 use database::{Database, Durable, Failed, Work, query};
 use hints::Hints;
+use holding::Holding;
 use lease::Lease;
 use news::Mark;
 use parking_lot::Mutex;
@@ -62,6 +66,8 @@ struct Shared {
     line: Arc<Line>,
     /// The leader has it.
     lease: Option<Lease>,
+    /// The lease of this run, and its groups.
+    holding: Holding,
     /// This run's id among the nodes, and what its host is called.
     run: String,
     node: String,
@@ -79,12 +85,17 @@ impl Shared {
     /// Changes something, if this daemon still serves.
     fn change<T: Send + 'static>(&self, durable: Durable, work: Work<T>) -> Result<T, Failed> {
         let connections = self.database.connections().clone();
-        let check = self.lease.as_ref().map(Lease::check).unwrap_or_default();
+        let check = self.check();
         let changed = self.database.wait(async move { connections.transact(durable, &check, work).await });
         if let Err(Failed::Overtaken) = &changed {
             self.lose();
         }
         changed
+    }
+
+    /// What each transaction of this run begins with.
+    fn check(&self) -> String {
+        opening::checks(self.lease.as_ref(), &self.holding)
     }
 
     /// Another run has taken over.
@@ -341,7 +352,7 @@ impl Store for InPostgres {
     }
 
     fn is_ours(&self) -> bool {
-        self.shared.lease.as_ref().is_some_and(Lease::is_good)
+        self.shared.holding.is_good() && self.shared.lease.as_ref().is_none_or(Lease::is_good)
     }
 
     fn shared(&self) -> Option<&(dyn Sharing + 'static)> {

@@ -1,7 +1,7 @@
 //! What other daemons have changed: each look lists the rows that were changed since the mark of the one before, and reads those that
 //! this daemon does not know.
 
-use super::asks::{Row, Version, ask_id, row};
+use super::asks::{Row, Version, ask_id, row, uuid};
 use super::database::{Failed, query, scalar};
 use super::pins::PinRow;
 use super::{InPostgres, damaged, failed};
@@ -10,6 +10,7 @@ use askd_core::{Ask, AskId, Digest, Group, Time};
 use serde::Deserialize;
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row as _};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// How many rows are read at a time.
@@ -181,6 +182,23 @@ impl InPostgres {
             }))?);
         }
         Ok(rows)
+    }
+
+    /// These asks as they are stored, read anew.
+    pub(super) fn read_again(&self, ids: &[AskId]) -> Result<Vec<Stored>, StoreError> {
+        let before: HashMap<AskId, Version> = {
+            let cache = self.cache.lock();
+            ids.iter().filter_map(|id| Some((*id, cache.record_of(*id)?.0))).collect()
+        };
+        let ids: Vec<String> = ids.iter().map(|id| uuid(*id)).collect();
+        let rows = self.rows(&ids).map_err(failed("cannot read the questions of a group"))?;
+        let kept = |row: Row| {
+            let before = ask_id(&row.id).and_then(|id| before.get(&id).copied());
+            self.keep(&row, before)
+                .inspect_err(|why| tracing::error!(row = row.id, %why, "a row of askd.asks is damaged"))
+                .ok()
+        };
+        Ok(rows.into_iter().filter_map(kept).collect())
     }
 
     /// What asks were that are gone.

@@ -2,6 +2,8 @@
 //! clean end is noted only by the last one.
 
 use super::database::{Connections, Durable, Failed, Work, query, scalar};
+use super::hints::notify;
+use super::holding::{Holding, Renewed};
 use super::lease::{LEASE, Lease, RENEWED_AFTER};
 use super::look::standbys;
 use super::tables::{READS, TABLES};
@@ -11,6 +13,7 @@ use crate::host::store::boot_id;
 use crate::sabotage::on;
 use askd_core::Time;
 use parking_lot::Mutex;
+use sqlx::PgConnection;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +28,7 @@ pub(super) struct Node {
     pub(super) home: String,
     /// The daemon's. It follows the database's.
     pub(super) clock: Clock,
+    pub(super) holding: Holding,
     /// The hosts that serve folders and do not answer, and when they were heard of last.
     pub(super) silent: Arc<Mutex<Vec<(String, Time)>>>,
     /// How many standbys of the server have each `sync_state`.
@@ -65,7 +69,7 @@ impl Node {
     /// Enters it, unless another live daemon has its name. The caller has the lock of the state folder: an earlier run on it, on this
     /// host, is over. What it saves from now on, no earlier clean end vouches for.
     pub(super) async fn join(&self, database: &Connections) -> Result<Joined, Failed> {
-        let (own, boot) = (self.clone(), boot_id());
+        let (own, boot, sent) = (self.clone(), boot_id(), database.clock().monotonic());
         let joined = database
             .transact(
                 Durable::Yes,
@@ -76,7 +80,7 @@ impl Node {
                         query("select pg_advisory_xact_lock($1)").bind(JOINING).execute(&mut *connection).await?;
                         let over = "delete from askd.nodes where home = $1::uuid and node in ($2, $3)
                                         or heard < now() - interval '1 hour'";
-                        query(over).bind(&home).bind(host).bind(ALONE).execute(&mut *connection).await?;
+                        query(over).bind(&home).bind(&host).bind(ALONE).execute(&mut *connection).await?;
                         let live = "select node from askd.nodes where heard > now() - make_interval(secs => $1)";
                         let live = scalar::<String>(live).bind(LEASE.as_secs_f64()).fetch_all(&mut *connection).await?;
                         if let Some(other) = live.iter().find(|other| node == ALONE || *other == ALONE) {
@@ -88,6 +92,7 @@ impl Node {
                         if node != ALONE {
                             pins::begin(&mut *connection, &node, &boot).await?;
                         }
+                        Holding::join(&mut *connection, (&run, &node), (&host, &home), ALONE).await?;
                         let join = "insert into askd.nodes (run, node, home, version, reads, knows, heard)
                                     values ($1::uuid, $2, $3::uuid, $4, $5, $6, now())";
                         let join = query(join).bind(run).bind(node).bind(home).bind(env!("CARGO_PKG_VERSION"));
@@ -99,6 +104,7 @@ impl Node {
             )
             .await?;
         if let Joined::Yes = joined {
+            self.holding.renewed(sent, Renewed::InTime);
             self.read_clock(database).await?;
         }
         Ok(joined)
@@ -113,6 +119,7 @@ impl Node {
                 () = left.cancelled() => return,
             }
             let (run, node, tidies) = (self.run.clone(), self.node.clone(), times % TIDIED_AFTER == 0);
+            let sent = clock.monotonic();
             let heard = database.transact(
                 Durable::No,
                 "",
@@ -135,14 +142,21 @@ impl Node {
                         let host = "update askd.hosts set heard = now() where node = $1";
                         query(host).bind(node).execute(&mut *connection).await?;
                         let heard = "update askd.nodes set heard = now() where run = $1::uuid";
-                        query(heard).bind(run).execute(&mut *connection).await?;
-                        pins::silent_for(connection, LEASE).await
+                        query(heard).bind(&run).execute(&mut *connection).await?;
+                        let renewed = Holding::renew(&mut *connection, &run).await?;
+                        Ok((pins::silent_for(connection, LEASE).await?, renewed))
                     })
                 }),
             );
             match heard.await {
-                Ok(silent) => *self.silent.lock() = silent,
-                Err(error) => tracing::debug!(%error, "cannot say in the database that this daemon is there"),
+                Ok((silent, renewed)) => {
+                    *self.silent.lock() = silent;
+                    self.holding.renewed(sent, renewed);
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "cannot say in the database that this daemon is there");
+                    self.holding.renewed(sent, Renewed::Unknown);
+                }
             }
             if times % LOOKS_AFTER == 1 {
                 let standbys = database.read(false, Arc::new(|connection| Box::pin(standbys(connection)))).await;
@@ -199,17 +213,27 @@ pub(super) async fn abandon(database: &Connections, run: String, lease: &Lease) 
     let gone: Work<()> = Arc::new(move |connection| {
         let run = run.clone();
         Box::pin(async move {
-            query("delete from askd.nodes where run = $1::uuid").bind(run).execute(connection).await.map(drop)
+            query("delete from askd.nodes where run = $1::uuid").bind(&run).execute(&mut *connection).await?;
+            let_go(connection, &run).await
         })
     });
     database.transact(Durable::No, "", gone).await?;
     lease.end(database).await
 }
 
+/// A run lets all its groups go, and its lease.
+async fn let_go(connection: &mut PgConnection, run: &str) -> Result<(), sqlx::Error> {
+    if on("keeplease") {
+        return Ok(());
+    }
+    query("delete from askd.held where run = $1::uuid").bind(run).execute(&mut *connection).await?;
+    query("delete from askd.runs where run = $1::uuid").bind(run).execute(connection).await.map(drop)
+}
+
 impl InPostgres {
     /// Notes the end of this run. The last daemon notes that nothing is missing, and the leader gives its lease up.
     pub(super) fn leave(&self) -> Result<(), Failed> {
-        let Shared { run, node, lease, database, left, .. } = &*self.shared;
+        let Shared { run, node, lease, holding, database, left, .. } = &*self.shared;
         left.cancel();
         let (era, run, node) = (self.era.lock().clone(), run.clone(), node.clone());
         self.shared.change(
@@ -221,7 +245,9 @@ impl InPostgres {
                     query(whole).bind(node).execute(&mut *connection).await?;
                     let seats = "delete from askd.seats where run = $1::uuid";
                     query(seats).bind(&run).execute(&mut *connection).await?;
-                    query("delete from askd.nodes where run = $1::uuid").bind(run).execute(&mut *connection).await?;
+                    let gone = "delete from askd.nodes where run = $1::uuid";
+                    query(gone).bind(&run).execute(&mut *connection).await?;
+                    let_go(&mut *connection, &run).await?;
                     // Also one that has died: it may have saved something without waiting for the disk.
                     let others: i64 = scalar("select count(*) from askd.nodes").fetch_one(&mut *connection).await?;
                     if others > 0 {
@@ -233,8 +259,12 @@ impl InPostgres {
                 })
             }),
         )?;
-        let Some(lease) = lease.clone() else { return Ok(()) };
         let connections = database.connections().clone();
-        database.wait(async move { lease.end(&connections).await })
+        match lease.clone() {
+            Some(lease) => database.wait(async move { lease.end(&connections).await }),
+            // The leader takes at once what this one held.
+            None if holding.count() > 0 => database.wait(async move { notify(&connections).await }),
+            None => Ok(()),
+        }
     }
 }

@@ -4,6 +4,7 @@ use super::audit::AuditRows;
 use super::database::{Database, Durable, Failed, Work, query, scalar};
 use super::documents::InTables;
 use super::hints::Hints;
+use super::holding::{self, Holding};
 use super::lease::{Leading, Lease};
 use super::news::{Mark, mark};
 use super::nodes::{ALONE, Joined, Joining, Node, abandon, begin};
@@ -57,6 +58,10 @@ pub enum Turn {
     Joins(Opened, Waiting),
 }
 
+/// What a run begins with: since when it looks, the server's era and the last transaction that is on stable storage, which host serves
+/// each folder, and which groups it holds.
+type Begun = (Mark, (String, u64), Vec<PinRow>, Vec<String>);
+
 /// A daemon's place in the line for the lead. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Waiting {
@@ -104,8 +109,9 @@ impl Waiting {
         let (home, clock) = (home().map_err(cannot)?, Clock::system());
         let (run, host) = (random::unique(), node.to_owned());
         let (silent, standbys) = (Arc::default(), Arc::default());
-        let node = Box::new(Node { run, node: host.clone(), host, home, clock, silent, standbys });
         let database = Database::new(url, thread).map_err(io::Error::other).map_err(io_error("[postgres]"))?;
+        let holding = Holding::new(run.clone(), database.connections().clock().clone());
+        let node = Box::new(Node { run, node: host.clone(), host, home, clock, holding, silent, standbys });
         let (database, why) = (Arc::new(database), watch::Sender::new("connecting to the database".to_owned()));
         let (left, hints) = (CancellationToken::new(), Hints::default());
         let (joined, lease, held, listen) = (None, None, None, None);
@@ -254,33 +260,34 @@ impl Waiting {
 
     async fn open(&self) -> Result<Opened, StoreError> {
         let (connections, leads) = (self.database.connections().clone(), self.lease.is_some());
-        let check = self.lease.as_ref().map(Lease::check).unwrap_or_default();
-        let node = self.node.node.clone();
-        let work: Work<(Mark, (String, u64), Vec<PinRow>)> = Arc::new(move |connection| {
-            let node = node.clone();
+        let check = checks(self.lease.as_ref(), &self.node.holding);
+        let (node, run, revokes) = (self.node.node.clone(), self.node.run.clone(), self.node.holding.is_in_touch());
+        let turn = self.node.holding.turn().await;
+        let work: Work<Begun> = Arc::new(move |connection| {
+            let (node, run) = (node.clone(), run.clone());
             Box::pin(async move {
                 // Before anything is read: what is changed from now on is news.
                 let since = mark(&mut *connection).await?;
-                // A new leader finds out from the asks what they ask for, and so does a host that has just started.
-                let known = "delete from askd.owed where folder is null and $1
-                                 or folder in (select group_name from askd.pins where node = $2)";
-                query(known).bind(leads).bind(node).execute(&mut *connection).await?;
-                Ok((since, synced(&mut *connection).await?, pins::all(connection).await?))
+                let held = holding::open(&mut *connection, (&run, &node), leads, revokes).await?;
+                Ok((since, synced(&mut *connection).await?, pins::all(connection).await?, held))
             })
         });
         let begun = self.database.run(async move { connections.transact(Durable::Yes, &check, work).await }).await;
-        let (since, (era, flushed), pins) =
+        let (since, (era, flushed), pins, held) =
             begun.map_err(|error| io_error("[postgres]")(io::Error::other(error.to_string())))?;
+        self.node.holding.set(&held);
+        drop(turn);
         let shared = Arc::new(Shared {
             database: Arc::clone(&self.database),
             line: Arc::default(),
             lease: self.lease.clone(),
+            holding: self.node.holding.clone(),
             run: self.node.run.clone(),
             node: self.node.node.clone(),
             silent: Arc::clone(&self.node.silent),
             standbys: Arc::clone(&self.node.standbys),
             left: self.left.clone(),
-            overtaken: self.lease.as_ref().map_or_else(CancellationToken::new, |lease| lease.lost().clone()),
+            overtaken: self.node.holding.lost().clone(),
         });
         let documents = Arc::new(InTables(Arc::clone(&shared)));
         let audit = Some(Together { lines: Arc::new(AuditRows(Arc::clone(&shared))), node: self.node.node.clone() });
@@ -320,6 +327,11 @@ impl Waiting {
             changed
         })
     }
+}
+
+/// The statements that begin each transaction of a run.
+pub(super) fn checks(lease: Option<&Lease>, holding: &Holding) -> String {
+    lease.map(Lease::check).into_iter().chain([holding.check()]).collect()
 }
 
 /// The server's era, and the number of this transaction: once it is committed, and that was waited for, all that was committed before

@@ -1,4 +1,4 @@
-//! What the daemons that share the tables tell each other: which rows have changed, what the leader has to do, and which calls
+//! What the daemons that share the tables tell each other: which rows have changed, what others have to do, and which calls
 //! wait.
 
 use super::asks::{Carried, Write, ask_id, uuid};
@@ -7,7 +7,7 @@ use super::lease::LEASE;
 use super::saving::Attempt;
 use super::{Cache, InPostgres, failed};
 use crate::host::store::{Along, Basis, LeftTo, News, Owed, Save, Sharing, StoreError, Wait, Webhook};
-use askd_core::{Ask, Effect, Group, RequestId, Time};
+use askd_core::{Ask, Group, RequestId, Time};
 use sqlx::Row as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +15,9 @@ use tokio::sync::watch;
 
 /// How many rows of a list are read at a time.
 const SOME: i64 = 500;
+
+/// A row of `askd.owed`: its number, the ask, the effects, and the group whose holder does them.
+type OwedRow = (i64, String, String, Option<String>);
 
 impl InPostgres {
     /// Changes something by a statement with these numbers.
@@ -86,19 +89,27 @@ impl Sharing for InPostgres {
     }
 
     fn owed(&self) -> Result<Vec<Owed>, StoreError> {
-        let (leads, node) = (self.leads(), self.shared.node.clone());
-        let rows: Work<Vec<(i64, String, String)>> = Arc::new(move |connection| {
-            let node = node.clone();
+        let (leads, node, run) = (self.leads(), self.shared.node.clone(), self.shared.run.clone());
+        let rows: Work<Vec<OwedRow>> = Arc::new(move |connection| {
+            let (node, run) = (node.clone(), run.clone());
             Box::pin(async move {
-                let owed = "select number, ask::text, effects::text from askd.owed
-                            where folder is null and $2 or folder in (select group_name from askd.pins where node = $3)
+                let owed = "select number, ask::text, effects::text, case when folder is null then group_name end from askd.owed
+                            where folder is null and (group_name is null and $2
+                                                      or group_name in (select group_name from askd.held where run = $4::uuid))
+                                or folder in (select group_name from askd.pins where node = $3)
                             order by number limit $1";
-                let rows = query(owed).bind(SOME).bind(leads).bind(node).fetch_all(connection).await?;
-                rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))).collect()
+                let rows = query(owed).bind(SOME).bind(leads).bind(node).bind(run).fetch_all(connection).await?;
+                rows.iter()
+                    .map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?)))
+                    .collect()
             })
         });
         let rows = self.shared.read(rows).map_err(failed("cannot read what other daemons ask for"))?;
-        let read = |(number, ask, effects): (i64, String, String)| {
+        // What is asked for in a group that this daemon has not begun with, or is to hand over, is found out then.
+        let begun = |group: &Option<String>| {
+            group.as_ref().is_none_or(|group| group.parse().is_ok_and(|group| self.shared.holding.holds(&group)))
+        };
+        let read = |(number, ask, effects, _): OwedRow| {
             let effects = serde_json::from_str(&effects).unwrap_or_else(|error| {
                 // A newer daemon wrote it. The next leader finds out what the ask needs.
                 tracing::error!(ask, %error, "this askd does not understand what another daemon asks for");
@@ -106,13 +117,12 @@ impl Sharing for InPostgres {
             });
             Some(Owed { number, ask: ask_id(&ask)?, effects })
         };
-        Ok(rows.into_iter().filter_map(read).collect())
+        Ok(rows.into_iter().filter(|(.., group)| begun(group)).filter_map(read).collect())
     }
 
-    fn hand_on(&self, ask: &Ask, effects: Vec<Effect>) -> Result<(), StoreError> {
-        let what = || format!("cannot leave to its host what ask {} asks for", ask.id);
-        let left = LeftTo { host: effects, ..LeftTo::default() };
-        let along = Along { left: Some(&left), ..Along::default() };
+    fn hand_on(&self, ask: &Ask, left: &LeftTo) -> Result<(), StoreError> {
+        let what = || format!("cannot leave to others what ask {} asks for", ask.id);
+        let along = Along { left: Some(left), ..Along::default() };
         let along = Carried::of(along, &ask.group).map_err(failed(what()))?;
         let id = uuid(ask.id);
         let handed = self.shared.change(
@@ -171,7 +181,7 @@ impl Sharing for InPostgres {
             Box::pin(async move {
                 let all =
                     "truncate askd.asks, askd.settled, askd.gone, askd.allowed, askd.counts, askd.pins, askd.owed,
-                               askd.webhooks, askd.waits, askd.holds";
+                               askd.webhooks, askd.waits, askd.holds, askd.held";
                 query(all).execute(connection).await.map(drop)
             })
         });

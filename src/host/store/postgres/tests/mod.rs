@@ -3,6 +3,7 @@
 mod batches;
 mod copies;
 mod edges;
+mod holding;
 mod hosts;
 mod restored;
 mod settling;

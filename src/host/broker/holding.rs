@@ -1,0 +1,193 @@
+//! Which groups this daemon holds, where several share the records: it does what the steps of their asks ask for, lets time pass for them,
+//! and takes up what an earlier holder has left. What is written to people in chats is the leader's, whoever holds the group: it
+//! knows the people. With a store of its own a daemon holds all groups, always.
+
+use super::Broker;
+use super::index::is_chat;
+use crate::host::store::{Holdings, StoreError, Surplus, Tended, Tenure};
+use crate::sabotage::on;
+use askd_core::{Ask, AskId, Event, Group, Time};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How soon a daemon looks again whether something of a group that is to go is still in hand.
+const IN_HAND: Duration = Duration::from_millis(50);
+
+/// Whether a part of an ask is, or may be, in a chat.
+fn is_in_chat(ask: &Ask) -> bool {
+    ask.widgets.iter().map(|widget| &widget.route).chain(&ask.next_routes).any(is_chat)
+}
+
+impl Broker {
+    /// Whether this daemon holds the group.
+    pub(super) fn holds(&self, group: &Group) -> bool {
+        self.0.store.shared().is_none_or(|shared| shared.holds(group))
+    }
+
+    /// Whether the leader does what the ask needs, whoever holds its group.
+    pub(super) fn is_of_leader(&self, ask: &Ask) -> bool {
+        self.is_shared() && is_in_chat(ask)
+    }
+
+    /// Whether this daemon does what the ask needs, unless that concerns a folder.
+    pub(super) fn serves(&self, ask: &Ask) -> bool {
+        if self.is_of_leader(ask) { self.leads() } else { self.holds(&ask.group) }
+    }
+
+    /// Keeps it so until that is dropped; `None`: another daemon does it, or will.
+    pub(super) fn tenure(&self, ask: &Ask) -> Option<Tenure> {
+        match self.0.store.shared() {
+            None => Some(Tenure::default()),
+            Some(_) if is_in_chat(ask) => self.leads().then(Tenure::default),
+            Some(shared) => shared.tenure(&ask.group),
+        }
+    }
+
+    /// Learns which groups it holds, takes up what it holds from now on, and hands over what another daemon is to have.
+    pub(super) async fn tend(&self) -> Result<(), StoreError> {
+        let Tended { new, surplus } = self.in_store(Holdings::tend).await?;
+        self.take_up(new).await?;
+        if let Some(surplus) = surplus {
+            self.hand_over_groups(surplus);
+        }
+        Ok(())
+    }
+
+    /// The leader holds a group from its first question on.
+    pub(super) async fn hold_first(&self, group: &Group) -> Result<(), StoreError> {
+        if !self.is_shared() || !self.leads() || self.holds(group) || self.index().knows(group) {
+            return Ok(());
+        }
+        self.take_free(vec![group.clone()]).await
+    }
+
+    /// Holds those of these groups that nobody holds.
+    pub(super) async fn take_free(&self, groups: Vec<Group>) -> Result<(), StoreError> {
+        let new = self.in_store(move |shared| shared.take(&groups)).await?;
+        self.take_up(new).await
+    }
+
+    /// Begins with groups: does what an earlier holder has left undone.
+    async fn take_up(&self, groups: Vec<Group>) -> Result<(), StoreError> {
+        if groups.is_empty() {
+            return Ok(());
+        }
+        // Nobody else saves for them any more what a holder does: this shows all that was saved.
+        self.catch_up().await?;
+        let (mut ids, of) = (self.index().reaching_of(&groups.iter().collect()), groups.clone());
+        let found = self.in_store(move |shared| {
+            // What was asked for of them is dropped, so also those that only have to be kept from now on.
+            ids.extend(shared.unsettled(&of)?);
+            ids.sort_unstable();
+            ids.dedup();
+            shared.reread(&ids)
+        });
+        let found = found.await?;
+        for stored in &found {
+            // It also says what a crash of the database may have taken.
+            self.learn(stored);
+        }
+        let ids = self.begin_with(&groups, found.iter().filter(|stored| !stored.settled).map(|stored| stored.ask.id));
+        let broker = self.clone();
+        self.0.ctx.spawn(async move { broker.take_up_asks(ids).await });
+        Ok(())
+    }
+
+    /// From now on it holds these groups. Whatever happens to one of their asks that are not over, or are among these, what is undone for it
+    /// comes first. Returns those asks.
+    fn begin_with(&self, groups: &[Group], unsettled: impl Iterator<Item = AskId>) -> Vec<AskId> {
+        let Some(shared) = self.0.store.shared() else { return Vec::new() };
+        // As one step: an ask is either among these, or is made by a daemon that knows that it holds the group.
+        self.enter(|index| {
+            // No job may see that the group is held, and not what the ask owes.
+            let mut lanes = self.lanes();
+            let new: HashSet<&Group> = groups.iter().filter(|group| shared.begin(group)).collect();
+            let mut ids: HashSet<AskId> = index.reaching_of(&new).into_iter().collect();
+            ids.extend(unsettled.filter(|id| index.group(*id).is_some_and(|group| new.contains(&*group))));
+            index.wake(|group| new.contains(group));
+            if on("nohandover") || on("noresume") {
+                return Vec::new();
+            }
+            for id in &ids {
+                let lost = lanes.owes(*id) == Some(true);
+                lanes.owe(*id, lost);
+            }
+            ids.into_iter().collect()
+        })
+    }
+
+    async fn take_up_asks(&self, ids: Vec<AskId>) {
+        let now = self.clock().now();
+        for id in &ids {
+            if let Ok(Some(ask)) = self.get(*id).await {
+                self.replace_dead_of(&ask, Some(now));
+            }
+        }
+        self.in_turn(ids.into_iter().map(|id| (id, Event::Tick))).await;
+    }
+
+    /// Hands over groups of which nothing is in hand. One lot at a time.
+    fn hand_over_groups(&self, Surplus { to, most }: Surplus) {
+        let Ok(alone) = Arc::clone(&self.0.beside.handing).try_lock_owned() else { return };
+        let broker = self.clone();
+        self.0.ctx.spawn(async move {
+            let Some(shared) = broker.0.store.shared() else { return };
+            let busy = broker.busy_groups();
+            let idle = shared.held().into_iter().filter(|(group, kept)| !kept && !busy.contains(group));
+            let mut going: Vec<Group> = idle.map(|(group, _)| group).take(most).collect();
+            // From now on steps leave to the next holder what they ask for.
+            for group in &going {
+                shared.end(group);
+            }
+            while !going.is_empty() {
+                let ready: Vec<Group> = {
+                    let free: Vec<_> = going.iter().filter(|group| shared.is_idle(group)).collect();
+                    // What was kept here has joined the lane of its ask before it let go.
+                    let busy = broker.busy_groups();
+                    free.into_iter().filter(|group| !busy.contains(*group)).cloned().collect()
+                };
+                if !ready.is_empty() {
+                    match broker.hand_to(to.clone(), ready.clone()).await {
+                        Ok(()) => going.retain(|group| !ready.contains(group)),
+                        Err(error) => tracing::debug!(%error, "cannot hand groups over yet"),
+                    }
+                }
+                broker.clock().sleep(IN_HAND).await;
+            }
+            drop(alone);
+        });
+    }
+
+    async fn hand_to(&self, to: Option<String>, groups: Vec<Group>) -> Result<(), StoreError> {
+        self.in_store(move |shared| {
+            let handed = match &to {
+                Some(run) => shared.hand_over(Some(run), &groups)?,
+                None => false,
+            };
+            // The leader takes what nobody holds.
+            if handed { Ok(()) } else { shared.hand_over(None, &groups).map(drop) }
+        })
+        .await
+    }
+
+    /// The groups of asks that something is happening to.
+    fn busy_groups(&self) -> HashSet<Group> {
+        let index = self.index();
+        let busy = self.lanes().busy();
+        busy.into_iter().filter_map(|id| index.group(id)).map(|group| Group::clone(&group)).collect()
+    }
+
+    /// What is due in the groups that this daemon holds. The rest comes when it holds its group.
+    pub(super) fn take_due(&self, now: Time) -> Vec<AskId> {
+        self.index().take_due(now, |group| self.holds(group))
+    }
+
+    /// The asks of its groups that have to follow a clock that was set.
+    pub(super) fn counting_time(&self) -> Vec<AskId> {
+        let index = self.index();
+        let mut counting = index.counting_time();
+        counting.retain(|id| index.group(*id).is_some_and(|group| self.holds(&group)));
+        counting
+    }
+}

@@ -1,0 +1,104 @@
+//! What the broker is told of the groups that this run holds, and has it do with them: [`super::holding`] says how.
+
+use super::asks::ask_id;
+use super::database::{Connections, Database, Failed, Work, scalar};
+use super::holding::Holding;
+use super::{InPostgres, failed};
+use crate::host::store::{Holdings, StoreError, Stored, Tended, Tenure};
+use askd_core::{AskId, Group};
+use std::sync::Arc;
+
+impl InPostgres {
+    fn with_holding<T: Send + 'static, F>(
+        &self,
+        work: impl FnOnce(Holding, Connections, String) -> F,
+    ) -> Result<T, Failed>
+    where
+        F: Future<Output = Result<T, Failed>> + Send + 'static,
+    {
+        let database: &Database = &self.shared.database;
+        let done = work(self.shared.holding.clone(), database.connections().clone(), self.shared.check());
+        let done = database.wait(done);
+        if let Err(Failed::Overtaken) = &done {
+            self.shared.lose();
+        }
+        done
+    }
+}
+
+impl Holdings for InPostgres {
+    fn holds(&self, group: &Group) -> bool {
+        self.shared.holding.holds(group)
+    }
+
+    fn tenure(&self, group: &Group) -> Option<Tenure> {
+        self.shared.holding.groups().held.get(group).map(|held| Tenure(Some(Arc::clone(held))))
+    }
+
+    fn held(&self) -> Vec<(Group, bool)> {
+        let groups = self.shared.holding.groups();
+        groups.held.iter().map(|(group, held)| (group.clone(), Arc::strong_count(held) > 1)).collect()
+    }
+
+    fn tend(&self) -> Result<Tended, StoreError> {
+        let leads = self.shared.lease.is_some();
+        let tended = self.with_holding(|holding, database, check| holding.tend(database, check, leads));
+        tended.map_err(failed("cannot find out which groups this daemon holds"))
+    }
+
+    fn take(&self, groups: &[Group]) -> Result<Vec<Group>, StoreError> {
+        let (leads, names) = (self.shared.lease.is_some(), groups.iter().map(Group::to_string).collect());
+        let taken = self.with_holding(|holding, database, check| async move {
+            let _turn = holding.turn().await;
+            holding.take(&database, &check, names, leads).await
+        });
+        taken.map_err(failed("cannot take groups that nobody holds"))
+    }
+
+    fn begin(&self, group: &Group) -> bool {
+        let mut groups = self.shared.holding.groups();
+        let is_new = !groups.held.contains_key(group) && !groups.ending.contains_key(group);
+        if is_new {
+            groups.held.insert(group.clone(), Arc::default());
+        }
+        is_new
+    }
+
+    fn end(&self, group: &Group) {
+        let mut groups = self.shared.holding.groups();
+        if let Some((group, held)) = groups.held.remove_entry(group) {
+            groups.ending.insert(group, held);
+        }
+    }
+
+    fn is_idle(&self, group: &Group) -> bool {
+        let groups = self.shared.holding.groups();
+        groups.ending.get(group).is_some_and(|held| Arc::strong_count(held) == 1)
+    }
+
+    fn hand_over(&self, to: Option<&str>, groups: &[Group]) -> Result<bool, StoreError> {
+        let (to, groups) = (to.map(str::to_owned), groups.to_vec());
+        let handed = self.with_holding(|holding, database, check| holding.hand_over(database, check, to, groups));
+        if handed.is_ok() {
+            self.hints.tell();
+        }
+        handed.map_err(failed("cannot hand groups over"))
+    }
+
+    fn unsettled(&self, groups: &[Group]) -> Result<Vec<AskId>, StoreError> {
+        let groups: Vec<String> = groups.iter().map(Group::to_string).collect();
+        let unsettled: Work<Vec<String>> = Arc::new(move |connection| {
+            let groups = groups.clone();
+            Box::pin(async move {
+                let unsettled = "select id::text from askd.asks where not settled and group_name = any($1)";
+                scalar(unsettled).bind(groups).fetch_all(connection).await
+            })
+        });
+        let ids = self.shared.read(unsettled).map_err(failed("cannot read the questions of a group"))?;
+        Ok(ids.iter().filter_map(|id| ask_id(id)).collect())
+    }
+
+    fn reread(&self, ids: &[AskId]) -> Result<Vec<Stored>, StoreError> {
+        self.read_again(ids)
+    }
+}

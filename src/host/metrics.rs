@@ -88,6 +88,8 @@ pub struct Cluster {
     pub leads: bool,
     /// How many groups it surely holds.
     pub held: usize,
+    /// How many groups nobody serves, as far as it knows.
+    pub unserved: usize,
     /// How many standbys of the database's server have each `sync_state`.
     pub standbys: Vec<(String, i64)>,
 }
@@ -194,12 +196,17 @@ impl Metrics {
             ("asks_uncollected", "What people said and no agent has collected", "group", uncollected),
             ("channel_up", "1 if the channel is connected, else 0", "channel", channels_up),
         ];
-        if let Some(Cluster { leads, held, standbys }) = cluster {
-            let (leader, groups) = (Gauge::<i64>::default(), Gauge::<i64>::default());
-            leader.set(i64::from(leads));
-            groups.set(i64::try_from(held).unwrap_or(i64::MAX));
-            all.register("leads", "1 if this daemon surely leads, else 0", leader);
-            all.register("groups_held", "Groups that this daemon surely holds", groups);
+        if let Some(Cluster { leads, held, unserved, standbys }) = cluster {
+            let known = [
+                ("leads", "1 if this daemon surely leads, else 0", usize::from(leads)),
+                ("groups_held", "Groups that this daemon surely holds", held),
+                ("groups_unserved", "Groups that no daemon serves, as far as this daemon knows", unserved),
+            ];
+            for (name, help, value) in known {
+                let gauge = Gauge::<i64>::default();
+                gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+                all.register(name, help, gauge);
+            }
             gauges.push(("standbys", "Standbys of the database's server", "sync_state", standbys));
         }
         for (name, help, label, values) in gauges {

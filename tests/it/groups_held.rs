@@ -5,7 +5,8 @@ use crate::harness::{SOON, within};
 use crate::in_slack::CHANNEL;
 use crate::remote::Agent;
 use crate::several_daemons::{Cluster, DEATH, is_noticed, meanwhile};
-use askd_sim::slack::SIGNING_SECRET;
+use crate::slack_forms::longest;
+use askd_sim::slack::{FaultKind, SIGNING_SECRET};
 use rustix::process::Signal;
 use serde_json::json;
 use std::collections::HashSet;
@@ -28,7 +29,10 @@ impl Spread {
     async fn of_two(sabotage: Option<(&str, bool)>) -> Option<Self> {
         let groups: Vec<String> = (0..GROUPS)
             .map(|number| {
-                format!("[groups.g{number}]\nroutes = [{{ channel = \"slack\", chat = \"{CHANNEL}\", responders = [\"U0ALICE\"] }}]\n")
+                format!(
+                    "[groups.g{number}]\nmax_attempts = 1\n\
+                     routes = [{{ channel = \"slack\", chat = \"{CHANNEL}\", responders = [\"U0ALICE\"] }}]\n"
+                )
             })
             .collect();
         let by = format!("signing_secret = \"{SIGNING_SECRET}\"");
@@ -50,11 +54,11 @@ impl Spread {
         held.iter().map(|name| name[1..].parse().unwrap()).collect()
     }
 
-    /// How many groups this daemon says that it holds.
-    fn says(&self, number: usize) -> usize {
+    /// How many groups this daemon says that it holds, or that nobody serves.
+    fn says(&self, number: usize, what: &str) -> usize {
         let (_, text) = meanwhile(|| self.cluster.hosts[number].world.raw("GET", "/metrics", "", ""));
-        let held = text.lines().find_map(|line| line.strip_prefix("askd_groups_held "));
-        held.unwrap_or_else(|| panic!("{text}")).parse().unwrap()
+        let value = text.lines().find_map(|line| line.strip_prefix(&format!("askd_groups_{what} ")));
+        value.unwrap_or_else(|| panic!("{text}")).parse().unwrap()
     }
 
     /// Asks something in each group.
@@ -100,7 +104,9 @@ async fn groups_are_spread_over_daemons_and_each_posts_the_cards_of_its_own() {
     spread.ask("second");
     spread.has_cards(SOON).await;
     assert_eq!(spread.posters(), ["host-0", "host-1"]);
-    assert_eq!([0, 1].map(|host| spread.says(host)), [0, 1].map(|host| spread.held(host).len()));
+    assert_eq!([0, 1].map(|host| spread.says(host, "held")), [0, 1].map(|host| spread.held(host).len()));
+    let served = || ([0, 1].map(|host| spread.says(host, "unserved")) == [0, 0]).then_some(());
+    within(SOON, "all groups to be served", served);
     // Cards are closed by whoever holds the group, whoever takes the answer.
     for group in 0..GROUPS {
         meanwhile(|| spread.answer("second", group));
@@ -178,6 +184,52 @@ async fn a_paused_daemon_saves_nothing_for_groups_that_have_moved() {
 async fn a_holder_without_a_fence_is_noticed() {
     let noticed = is_noticed(a_paused_daemon_loses_its_groups(Some(("nofence", false))));
     assert!(noticed, "nofence: nobody noticed");
+}
+
+/// What is answered ends the blocks of the same question. The holder of the group was to do that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_block_ends_though_the_holder_of_its_group_has_died_before_it_heard_of_the_answer() {
+    let Some(mut spread) = Spread::of_two(None).await else { return };
+    let group = spread.held(1).into_iter().next().unwrap();
+    let slack = &spread.cluster.slack;
+    meanwhile(|| {
+        assert_eq!(spread.agents[group].ask("r1", "Deploy?").0, 201);
+        assert_eq!(spread.agents[group].ask("r2", "Deploy?").0, 201);
+        assert_eq!(spread.agents[group].outcome("r2")["result"]["status"], "blocked");
+    });
+    let of_block =
+        || slack.messages(CHANNEL).into_iter().find(|card| card.visible_text().contains("asked this 2 times"));
+    let card = slack.wait_for(SOON, of_block).await.expect("the card of the block");
+    assert!(!card.elements().is_empty(), "with its button");
+    let held = spread.cluster.falls_behind().await;
+    meanwhile(|| {
+        spread.cluster.hosts[0].answer("r1", "yes");
+        spread.cluster.hosts[1].world.kill();
+    });
+    std::fs::remove_file(held).unwrap();
+    let ended = || slack.message(CHANNEL, &card.ts).filter(|card| card.elements().is_empty());
+    assert!(slack.wait_for(DEATH + SOON, ended).await.is_some(), "the block stands");
+}
+
+/// The next holder looks for the texts that go before the card.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_texts_of_a_card_are_posted_once_though_the_daemon_that_has_begun_dies() {
+    let Some(mut spread) = Spread::of_two(None).await else { return };
+    let group = spread.held(1).into_iter().next().unwrap();
+    let slack = &spread.cluster.slack;
+    let parts = |part: &str| {
+        let messages = slack.messages(CHANNEL);
+        messages.iter().filter(|message| message.visible_text().contains(&format!("part {part} of"))).count()
+    };
+    slack.faults().next("chat.postMessage", FaultKind::Stall(Duration::from_secs(60)), 1);
+    let mut request = longest();
+    request["request_id"] = "r1".into();
+    assert_eq!(meanwhile(|| spread.agents[group].call("POST", "/asks", &request.to_string())).0, 201);
+    slack.wait_for(SOON, || (parts("1") == 1).then_some(())).await.expect("the first text");
+    meanwhile(|| spread.cluster.hosts[1].world.kill());
+    let form = || slack.messages(CHANNEL).into_iter().any(|card| card.visible_text().contains("10. 9 word"));
+    slack.wait_for(DEATH + 3 * SOON, || form().then_some(())).await.expect("all of the card");
+    assert_eq!(["1", "2"].map(parts), [1, 1], "each once");
 }
 
 mod measures {

@@ -277,7 +277,7 @@ async fn what_is_no_answer_in_a_thread_or_channel_is_left_alone() {
 }
 
 /// Everything at its limit.
-fn longest() -> Value {
+pub(crate) fn longest() -> Value {
     let fill = |start: String, most: usize| start.clone() + &"word ".repeat(most / 5 + 1)[..most - start.len()];
     let questions: Vec<Value> = (0..10)
         .map(|n| {

@@ -107,6 +107,10 @@ impl Broker {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         let mut turn = Box::pin(async move {
             broker.clock().sleep_until(not_before).await;
+            // Another daemon may hold the group since: this one uses up no turn that all of them share.
+            if broker.tenure(&ask).is_none() {
+                return;
+            }
             if let Some(place) = ask.route(route) {
                 // What is written to a person depends on all that the person is asked.
                 if is_chat(place) {
@@ -114,7 +118,6 @@ impl Broker {
                 }
                 broker.0.channels.of(&ask, route).wait_for_slot(place).await;
             }
-            // Another daemon may hold the group since.
             let tenure = broker.tenure(&ask);
             if tenure.is_some() {
                 broker.apply_later(ask.id, WidgetEvent::SlotGranted.on(route));
@@ -190,7 +193,7 @@ impl Broker {
     fn remind(&self, ask: &Arc<Ask>, route: usize) {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.finish(async move {
-            let Some(place) = ask.route(route) else { return };
+            let Some(place) = ask.route(route).filter(|_| broker.tenure(&ask).is_some()) else { return };
             let turn = broker.0.ctx.unless_cut(broker.0.channels.of(&ask, route).wait_for_slot(place)).await;
             let tenure = broker.tenure(&ask);
             // Answered while this waited for its turn: then it would only disturb.

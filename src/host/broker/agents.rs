@@ -199,15 +199,15 @@ impl Broker {
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.spawn(async move {
             let mut pause = RETRY.0;
-            let stopped = loop {
+            let (stopped, _tenure) = loop {
                 if !broker.until_its(&ask).await {
                     return;
                 }
-                let Some(_tenure) = broker.folder_tenure(&ask) else { return };
+                let Some(tenure) = broker.folder_tenure(&ask) else { return };
                 let settings = broker.settings();
-                let Some(group) = settings.group(&ask.group) else { break false };
+                let Some(group) = settings.group(&ask.group) else { break (false, tenure) };
                 match broker.0.sessions.stop(&ask, group).await {
-                    Ok(stopped) => break stopped,
+                    Ok(stopped) => break (stopped, tenure),
                     Err(why) => tracing::error!(
                         ask = %ask.id, group = %ask.group, why,
                         "a session could not be stopped after its timeout; trying again until it is"

@@ -6,13 +6,15 @@ use super::Broker;
 use super::index::is_chat;
 use crate::host::store::{Holdings, StoreError, Surplus, Tended, Tenure};
 use crate::sabotage::on;
-use askd_core::{Ask, AskId, Event, Group, Time};
-use std::collections::HashSet;
-use std::sync::Arc;
+use askd_core::{Ask, AskId, Event, FollowUpEvent, Group, Time, WidgetEvent};
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-/// How soon a daemon looks again whether something of a group that is to go is still in hand.
-const IN_HAND: Duration = Duration::from_millis(50);
+/// The clocks of two daemons differ by less.
+const APART: Duration = Duration::from_secs(10);
+
+/// Since when this daemon has begun with groups, where others share the records.
+pub(super) type Since = HashMap<Group, Time>;
 
 /// Whether a part of an ask is, or may be, in a chat.
 fn is_in_chat(ask: &Ask) -> bool {
@@ -35,6 +37,11 @@ impl Broker {
         if self.is_of_leader(ask) { self.leads() } else { self.holds(&ask.group) }
     }
 
+    /// Whether what it does of its own accord with the ask is the work of the holder of the group.
+    pub(super) fn acts_as_holder(&self, ask: &Ask) -> bool {
+        self.is_shared() && !is_in_chat(ask) && self.holds(&ask.group)
+    }
+
     /// Keeps it so until that is dropped; `None`: another daemon does it, or will.
     pub(super) fn tenure(&self, ask: &Ask) -> Option<Tenure> {
         match self.0.store.shared() {
@@ -44,12 +51,54 @@ impl Broker {
         }
     }
 
+    /// Whether what has happened is that something was done for the ask that another daemon does by now: that one finds out itself.
+    pub(super) fn is_of_another_holder(&self, ask: &Ask, event: &Event) -> bool {
+        let done = match event {
+            Event::Widget { event, .. } => match event {
+                WidgetEvent::SlotGranted
+                | WidgetEvent::Posted { .. }
+                | WidgetEvent::Progress { .. }
+                | WidgetEvent::Looked(_)
+                | WidgetEvent::Opened
+                | WidgetEvent::Reminded { .. }
+                | WidgetEvent::Updated(_) => true,
+                WidgetEvent::Proof | WidgetEvent::Status { .. } | WidgetEvent::Spotted(_) | WidgetEvent::Gone(_) => {
+                    false
+                }
+            },
+            Event::FollowUp(FollowUpEvent::Tried { .. } | FollowUpEvent::Stopped(_)) => {
+                self.folder_is_of_holder(&ask.group)
+            }
+            _ => false,
+        };
+        done && !self.serves(ask)
+    }
+
+    /// Whether no other daemon, and no run before this one, can have begun to post the ask.
+    pub(in crate::host) fn has_had(&self, ask: &Ask) -> bool {
+        if !self.is_shared() {
+            return ask.created_at >= self.0.started;
+        }
+        let since = self.0.beside.since.lock().get(&ask.group).copied();
+        self.holds(&ask.group) && ask.created_at >= since.unwrap_or(self.0.started) + APART
+    }
+
     /// Learns which groups it holds, takes up what it holds from now on, and hands over what another daemon is to have.
     pub(super) async fn tend(&self) -> Result<(), StoreError> {
-        let Tended { new, surplus } = self.in_store(Holdings::tend).await?;
-        self.take_up(new).await?;
-        if let Some(surplus) = surplus {
-            self.hand_over_groups(surplus);
+        let _alone = self.0.beside.beginning.lock().await;
+        let surplus = loop {
+            let Tended { new, more, surplus } = self.in_store(Holdings::tend).await?;
+            self.take_up(new).await?;
+            if !more {
+                break surplus;
+            }
+        };
+        if let Some(Surplus { to, most }) = surplus {
+            let going = self.end_with(most);
+            if !going.is_empty() {
+                // If it fails, the next look finds out who holds them.
+                self.in_store(move |shared| shared.hand_over(&to, &going).map(drop)).await?;
+            }
         }
         Ok(())
     }
@@ -63,7 +112,9 @@ impl Broker {
     }
 
     /// Holds those of these groups that nobody holds.
-    pub(super) async fn take_free(&self, groups: Vec<Group>) -> Result<(), StoreError> {
+    pub(super) async fn take_free(&self, mut groups: Vec<Group>) -> Result<(), StoreError> {
+        let _alone = self.0.beside.beginning.lock().await;
+        groups.retain(|group| !self.holds(group));
         let new = self.in_store(move |shared| shared.take(&groups)).await?;
         self.take_up(new).await
     }
@@ -89,6 +140,10 @@ impl Broker {
             self.learn(stored);
         }
         let ids = self.begin_with(&groups, found.iter().filter(|stored| !stored.settled).map(|stored| stored.ask.id));
+        for group in &groups {
+            // Whoever held it may have been about to.
+            self.end_blocks(group);
+        }
         let broker = self.clone();
         self.0.ctx.spawn(async move { broker.take_up_asks(ids).await });
         Ok(())
@@ -103,6 +158,8 @@ impl Broker {
             // No job may see that the group is held, and not what the ask owes.
             let mut lanes = self.lanes();
             let new: HashSet<&Group> = groups.iter().filter(|group| shared.begin(group)).collect();
+            let now = self.clock().now();
+            self.0.beside.since.lock().extend(new.iter().map(|group| (Group::clone(group), now)));
             let mut ids: HashSet<AskId> = index.reaching_of(&new).into_iter().collect();
             ids.extend(unsettled.filter(|id| index.group(*id).is_some_and(|group| new.contains(&*group))));
             index.wake(|group| new.contains(group));
@@ -127,55 +184,15 @@ impl Broker {
         self.in_turn(ids.into_iter().map(|id| (id, Event::Tick))).await;
     }
 
-    /// Hands over groups of which nothing is in hand. One lot at a time.
-    fn hand_over_groups(&self, Surplus { to, most }: Surplus) {
-        let Ok(alone) = Arc::clone(&self.0.beside.handing).try_lock_owned() else { return };
-        let broker = self.clone();
-        self.0.ctx.spawn(async move {
-            let Some(shared) = broker.0.store.shared() else { return };
-            let busy = broker.busy_groups();
-            let idle = shared.held().into_iter().filter(|(group, kept)| !kept && !busy.contains(group));
-            let mut going: Vec<Group> = idle.map(|(group, _)| group).take(most).collect();
-            // From now on steps leave to the next holder what they ask for.
-            for group in &going {
-                shared.end(group);
-            }
-            while !going.is_empty() {
-                let ready: Vec<Group> = {
-                    let free: Vec<_> = going.iter().filter(|group| shared.is_idle(group)).collect();
-                    // What was kept here has joined the lane of its ask before it let go.
-                    let busy = broker.busy_groups();
-                    free.into_iter().filter(|group| !busy.contains(*group)).cloned().collect()
-                };
-                if !ready.is_empty() {
-                    match broker.hand_to(to.clone(), ready.clone()).await {
-                        Ok(()) => going.retain(|group| !ready.contains(group)),
-                        Err(error) => tracing::debug!(%error, "cannot hand groups over yet"),
-                    }
-                }
-                broker.clock().sleep(IN_HAND).await;
-            }
-            drop(alone);
-        });
-    }
-
-    async fn hand_to(&self, to: Option<String>, groups: Vec<Group>) -> Result<(), StoreError> {
-        self.in_store(move |shared| {
-            let handed = match &to {
-                Some(run) => shared.hand_over(Some(run), &groups)?,
-                None => false,
-            };
-            // The leader takes what nobody holds.
-            if handed { Ok(()) } else { shared.hand_over(None, &groups).map(drop) }
-        })
-        .await
-    }
-
-    /// The groups of asks that something is happening to.
-    fn busy_groups(&self) -> HashSet<Group> {
+    /// Ends with some groups of which nothing is in hand: what their steps ask for from now on is left to the next holder.
+    fn end_with(&self, most: usize) -> Vec<Group> {
+        let Some(shared) = self.0.store.shared() else { return Vec::new() };
+        // As one step: nothing can begin meanwhile.
         let index = self.index();
-        let busy = self.lanes().busy();
-        busy.into_iter().filter_map(|id| index.group(id)).map(|group| Group::clone(&group)).collect()
+        let lanes = self.lanes();
+        let busy: HashSet<_> = lanes.busy().into_iter().filter_map(|id| index.group(id)).collect();
+        let idle = shared.held().into_iter().filter(|group| !busy.contains(group) && shared.end(group));
+        idle.take(most).collect()
     }
 
     /// What is due in the groups that this daemon holds. The rest comes when it holds its group.

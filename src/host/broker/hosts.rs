@@ -48,7 +48,12 @@ impl Broker {
 
     /// Whether a briefing is its ask's record, because no host serves a folder of the group.
     pub(in crate::host) fn keeps_briefings(&self, group: &Group) -> bool {
-        self.is_shared() && self.pin(group).is_none()
+        self.is_shared() && self.folder_is_of_holder(group)
+    }
+
+    /// Whether what concerns a folder of the group is its holder's, because no host serves one.
+    pub(super) fn folder_is_of_holder(&self, group: &Group) -> bool {
+        self.pin(group).is_none()
     }
 
     /// Whether this daemon does what concerns the group's folder.
@@ -175,7 +180,7 @@ impl Broker {
     /// another host serves the folder by then.
     pub(super) async fn until_its(&self, ask: &Ask) -> bool {
         let group = &ask.group;
-        if self.pin(group).is_none() {
+        if self.folder_is_of_holder(group) {
             return self.until_ours().await && self.serves(ask);
         }
         // Since the last look the group may have moved.
@@ -189,7 +194,7 @@ impl Broker {
 
     /// Keeps what concerns the folder of the ask's group with this daemon until that is dropped. A host keeps it anyway.
     pub(super) fn folder_tenure(&self, ask: &Ask) -> Option<Tenure> {
-        if self.pin(&ask.group).is_some() { Some(Tenure::default()) } else { self.tenure(ask) }
+        if self.folder_is_of_holder(&ask.group) { self.tenure(ask) } else { Some(Tenure::default()) }
     }
 
     /// Finds out what has to be told anew in folders of which this host does not know what lies there.

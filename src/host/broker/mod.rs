@@ -108,6 +108,8 @@ struct Inner {
     settings: watch::Sender<Arc<Settings>>,
     /// By how far the time of day was set when stored asks were written, as far as this run knows.
     set_by: i64,
+    /// When this run began.
+    started: Time,
     loading: Arc<Loading>,
     /// What the audit log says of stored asks, while they are read.
     noted: Mutex<Lines>,

@@ -85,12 +85,12 @@ impl Broker {
         &self.0.metrics
     }
 
-    /// Where daemons share the records: whether this one leads now, how many groups it holds, and how many standbys of the database's server
-    /// have each `sync_state`.
+    /// Where daemons share the records: what this one is among them.
     pub fn cluster(&self) -> Option<Cluster> {
         let (shared, is_ours) = (self.0.store.shared()?, self.0.store.is_ours());
         let held = if is_ours { shared.held().len() } else { 0 };
-        Some(Cluster { leads: is_ours && shared.leads(), held, standbys: shared.standbys() })
+        let (leads, unserved) = (is_ours && shared.leads(), shared.unserved());
+        Some(Cluster { leads, held, unserved, standbys: shared.standbys() })
     }
 
     fn look_over(&self) -> Overview {

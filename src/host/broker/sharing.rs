@@ -1,6 +1,7 @@
 //! Beside other daemons that share the records: learns what they have stored, and does what their steps ask this one for. With a
 //! store of its own none of this happens.
 
+use super::holding::Since;
 use super::saves::Promise;
 use super::{Broker, KeyedLock};
 use crate::clock::{Clock, Moment};
@@ -14,13 +15,12 @@ use std::fmt::Display;
 use std::hash::Hash;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::broadcast;
 
 /// How often a daemon looks what others have stored, unless it is told that there is something.
 const LOOK: Duration = Duration::from_secs(1);
-/// The shortest time between two looks at which groups it holds.
-const TEND: Duration = Duration::from_millis(500);
 /// The shortest time between two looks, and how many times as long as the last one took: one look finds what many notices tell of.
 const PAUSE: Duration = Duration::from_millis(200);
 const TIMES: u32 = 5;
@@ -38,13 +38,16 @@ pub(super) struct Beside {
     pub(super) asking: KeyedLock<Group>,
     /// What lies in the folders of these groups is being found out.
     pub(super) settling: KeyedLock<Group>,
-    /// Groups are being handed over.
-    pub(super) handing: Arc<tokio::sync::Mutex<()>>,
+    /// This daemon finds out which groups it holds, and begins with them.
+    pub(super) beginning: tokio::sync::Mutex<()>,
+    pub(super) since: Mutex<Since>,
     /// The groups of which closed cards may say that the agent's host does not answer; `None`: of any.
     pub(super) silent: Mutex<Option<HashSet<Group>>>,
     /// One look at a time, with when the last one succeeded.
     looked: tokio::sync::Mutex<()>,
     seen: Mutex<Option<Moment>>,
+    /// How many runs had a lease then.
+    runs: AtomicUsize,
     /// What is under way for others, and is still noted as owed. After a crash of the database other work may have its number.
     pub(super) paying: Mutex<HashMap<i64, (AskId, Vec<Effect>)>>,
     /// While others save a burst of promises, what follows makes way here as it does there.
@@ -59,10 +62,12 @@ impl Default for Beside {
         Self {
             asking: KeyedLock::default(),
             settling: KeyedLock::default(),
-            handing: Arc::default(),
+            beginning: tokio::sync::Mutex::default(),
+            since: Mutex::default(),
             silent: Mutex::default(),
             looked: tokio::sync::Mutex::default(),
             seen: Mutex::default(),
+            runs: AtomicUsize::default(),
             paying: Mutex::default(),
             burst: Mutex::default(),
             documents: broadcast::Sender::new(DOCUMENTS),
@@ -88,7 +93,7 @@ impl Broker {
         let clock = &self.0.beside.clock;
         let (mut hint, mut told, mut failing) = (shared.hint(), None, false);
         let (mut next, telling) = (clock.monotonic(), Arc::new(tokio::sync::Mutex::new(())));
-        let mut tended: Option<Moment> = None;
+        let (mut tended, mut first): (Option<(Moment, usize)>, _) = (None, true);
         // What is known was read before; one that is cut off before its first look is as blind as later.
         self.0.beside.seen.lock().get_or_insert(next);
         loop {
@@ -97,8 +102,8 @@ impl Broker {
                 clock.sleep_to(next).await;
                 heard
             };
-            // What was left out last comes soon.
-            let look = if tended.is_some_and(|last| clock.monotonic().since(last) < TEND) { TEND } else { LOOK };
+            // It holds nothing before it has looked.
+            let look = if std::mem::take(&mut first) { Duration::ZERO } else { LOOK };
             tokio::select! {
                 () = clock.sleep(look), if !on("nopoll") => {}
                 Ok(()) = told_of_news => {}
@@ -106,12 +111,16 @@ impl Broker {
             }
             let now = clock.monotonic();
             let mut kept_up = self.catch_up().await;
-            if kept_up.is_ok() && tended.is_none_or(|last| now.since(last) >= TEND) {
-                kept_up = self.tend().await;
-                tended = Some(now);
-            }
             if kept_up.is_ok() {
-                kept_up = self.pay().await;
+                // On a notice only if that may be of a run that has left its groups.
+                let runs = self.0.beside.runs.load(Ordering::Relaxed);
+                if tended.is_none_or(|(last, before)| now.since(last) >= LOOK || before != runs)
+                    && !self.0.ctx.is_stopping()
+                {
+                    kept_up = self.tend().await;
+                    tended = Some((now, runs));
+                }
+                kept_up = self.pay().await.and(kept_up);
             }
             next = now + (clock.monotonic().since(now) * TIMES).clamp(PAUSE, LOOK);
             self.settle_in();
@@ -172,6 +181,7 @@ impl Broker {
             shared.learned(news.given);
         }
         *self.0.beside.seen.lock() = Some(began);
+        self.0.beside.runs.store(news.runs, Ordering::Relaxed);
         Ok(())
     }
 

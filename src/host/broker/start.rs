@@ -18,7 +18,7 @@ use crate::host::metrics::Metrics;
 use crate::host::port::Channels;
 use crate::host::session::Sessions;
 use crate::host::settings::Settings;
-use crate::host::store::{Loading, Store, StoreError, Stored};
+use crate::host::store::{Holdings, Loading, Store, StoreError, Stored};
 use crate::host::traces::Traces;
 use crate::sabotage::{gate, on};
 use askd_core::{Ask, AskId, Effect, Event, Fact, Group, Relation, Time};
@@ -86,6 +86,7 @@ impl Broker {
             channels,
             sessions: Sessions::new(settings.docker_host.as_deref(), settings.agents.pending_lease, ctx.clone()),
             set_by: ctx.clock().reading().set_by,
+            started: ctx.clock().now(),
             ctx,
             settings: watch::Sender::new(settings),
             loading,
@@ -155,8 +156,8 @@ impl Broker {
         let lost = *after_loss && ask.is_changed_by_loss();
         let over = if *settled { Effect::Retire } else { Effect::Status };
         let serves = self.serves(ask);
-        let undone = effects.iter().any(|effect| *effect != over && self.does(ask, effect));
-        let owes = undone || (!settled && serves && ask.was_interrupted());
+        let undone = || effects.iter().any(|effect| *effect != over && self.does(ask, effect));
+        let owes = undone() || (!settled && serves && ask.was_interrupted());
         let named = self.0.naming.of(ask);
         let is_known = self.enter(|index| {
             if index.group(ask.id).is_some() {
@@ -167,7 +168,7 @@ impl Broker {
                 let _forgotten = index.take_due(Time::MAX, |_| true);
             }
             // It holds the group since: then the rest of it has been taken up already.
-            let came = !serves && !settled && self.serves(ask);
+            let came = !serves && self.serves(ask) && (!settled || undone());
             if came || lost && serves || (owes && (*settled || !on("noresume"))) {
                 self.lanes().owe(ask.id, lost && (serves || came));
             }
@@ -235,10 +236,11 @@ impl Broker {
             broker.clock().sleep(GIVES_BACK_AFTER).await;
             drop(black_box(Vec::<u8>::with_capacity(LARGE)));
         });
+        // What held up those of a group that began meanwhile.
+        self.end_all_blocks();
         if !leads {
             return;
         }
-        self.end_all_blocks();
         self.0.moved.notify_one();
         // The last run may have left something unsynced.
         self.0.saved.notify_one();
@@ -250,8 +252,14 @@ impl Broker {
         self.0.ctx.spawn(async move { timer.keep_time().await });
         self.0.ctx.spawn(async move { flusher.keep_flushing().await });
         if self.is_shared() {
-            let broker = self.clone();
+            let (broker, stopping) = (self.clone(), self.clone());
             self.0.ctx.spawn(async move { broker.keep_up().await });
+            self.0.ctx.finish(async move {
+                stopping.0.ctx.stopping().await;
+                if let Err(error) = stopping.in_store(Holdings::rest).await {
+                    tracing::debug!(%error, "others may still hand over groups to this daemon");
+                }
+            });
         }
     }
 

@@ -16,11 +16,13 @@ pub(super) struct Stepped {
     pub(super) effects: Vec<Effect>,
     /// What it was stepped from.
     pub(super) basis: Basis,
+    /// This daemon took it as the holder of the ask's group: it is saved only if it still is.
+    pub(super) of_holder: bool,
 }
 
 impl Stepped {
     pub(super) fn new(Step { ask, effects }: Step, basis: Basis) -> Self {
-        Self { ask: Arc::new(ask), effects, basis }
+        Self { ask: Arc::new(ask), effects, basis, of_holder: false }
     }
 
     fn from(step: Step, before: &Arc<Ask>) -> Self {
@@ -74,7 +76,7 @@ impl Broker {
             Err(error) => return Applied::NotStored(error.to_string()),
         };
         panic_point("step", ask.content.title.as_deref());
-        if self.is_of_another_folder(&ask, &event) {
+        if self.is_of_another_folder(&ask, &event) || self.is_of_another_holder(&ask, &event) {
             return Applied::Same(ask);
         }
         let Reading { now, set_by } = self.clock().reading();
@@ -101,7 +103,8 @@ impl Broker {
         let after_loss = self.lanes().owes(ask.id) == Some(true);
         let step = Ask::clone(ask).clock_set(by).map(|step| {
             // What may be lost comes with the first step.
-            if after_loss { Stepped::after_loss(step, ask, now) } else { Stepped::from(step, ask) }
+            let step = if after_loss { Stepped::after_loss(step, ask, now) } else { Stepped::from(step, ask) };
+            Stepped { of_holder: self.acts_as_holder(ask), ..step }
         });
         if let Some(step) = &step
             && let Err(error) = self.save(step, now, promise::save(Save::Soon, &step.effects))
@@ -125,10 +128,12 @@ impl Broker {
         // was mended when the ask was read.
         let mut effects = if lost && step.is_some() { Vec::new() } else { ask.resume() };
         effects.retain(|effect| !matches!(effect, Effect::Note(_)));
-        let mut resumed = Stepped { ask: Arc::clone(ask), effects, basis: Basis::Ask(Arc::clone(ask)) };
+        let (basis, of_holder) = (Basis::Ask(Arc::clone(ask)), self.acts_as_holder(ask));
+        let mut resumed = Stepped { ask: Arc::clone(ask), effects, basis, of_holder };
         if let Some(step) = step {
             let before = Arc::clone(ask);
-            let step = Stepped::new(step, if lost { Basis::Lost(before) } else { Basis::Ask(before) });
+            let basis = if lost { Basis::Lost(before) } else { Basis::Ask(before) };
+            let step = Stepped { of_holder, ..Stepped::new(step, basis) };
             let saved = self.save(&step, now, promise::save(Save::Soon, &step.effects));
             (resumed.ask, resumed.basis) = (step.ask, step.basis);
             resumed.effects.extend(step.effects);
@@ -165,7 +170,8 @@ impl Broker {
         let own = (!has_a_sender).then(|| event.clone());
         match Ask::clone(&ask).step(event, now) {
             Ok(Some(step)) => {
-                let step = Stepped::from(step, &ask);
+                let of_holder = !has_a_sender && self.acts_as_holder(&ask);
+                let step = Stepped { of_holder, ..Stepped::from(step, &ask) };
                 match self.save(&step, now, promise::save(save, &step.effects)) {
                     Ok(()) => Applied::Stepped(step),
                     Err(StoreError::Stale) => Applied::Stale,
@@ -175,7 +181,8 @@ impl Broker {
                     }
                     Err(error) => {
                         let basis = Basis::Ask(Arc::clone(&ask));
-                        self.unfinish(Unfinished::of(Stepped { ask, effects: Vec::new(), basis }, now));
+                        let nothing = Stepped { ask, effects: Vec::new(), basis, of_holder: false };
+                        self.unfinish(Unfinished::of(nothing, now));
                         Applied::NotStored(error.to_string())
                     }
                 }
@@ -271,7 +278,8 @@ impl Broker {
                 None => self.0.store.save(ask, save),
                 Some(shared) => {
                     let (left, noted) = (self.left_to_others(step), self.0.audit.with_step(ask, &step.effects, now));
-                    shared.save(ask, &step.basis, Along { left: Some(&left), noted: &noted, retired }, save)
+                    let along = Along { left: Some(&left), noted: &noted, retired, of_holder: step.of_holder };
+                    shared.save(ask, &step.basis, along, save)
                 }
             };
             saved.map_err(|error| if allowed { error.in_doubt() } else { error })?;

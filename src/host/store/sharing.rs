@@ -71,6 +71,8 @@ pub struct Along<'a> {
     pub noted: &'a [Noted],
     /// Only its outcome is kept from then on.
     pub retired: bool,
+    /// Only the holder of the ask's group saves it.
+    pub of_holder: bool,
 }
 
 /// Keeps a group from being handed to another daemon until it is dropped.
@@ -82,6 +84,8 @@ pub struct Tenure(pub Option<Arc<()>>);
 pub struct Tended {
     /// This daemon holds them by now, and has not begun with them.
     pub new: Vec<Group>,
+    /// Nobody holds many more.
+    pub more: bool,
     /// What it is to hand over.
     pub surplus: Option<Surplus>,
 }
@@ -89,8 +93,8 @@ pub struct Tended {
 /// Groups that another daemon is to have.
 #[derive(Debug)]
 pub struct Surplus {
-    /// The run that gets them; `None`: nobody, until the leader takes them.
-    pub to: Option<String>,
+    /// The run that gets them.
+    pub to: String,
     /// How many at most.
     pub most: usize,
 }
@@ -103,11 +107,18 @@ pub trait Holdings: Debug + Send + Sync {
     /// Keeps the group here; `None`: it is not, or goes.
     fn tenure(&self, group: &Group) -> Option<Tenure>;
 
-    /// All that it holds and has begun with, and whether a [`Tenure`] keeps each here.
-    fn held(&self) -> Vec<(Group, bool)>;
+    /// All that it holds and has begun with.
+    fn held(&self) -> Vec<Group>;
 
-    /// Has the leader take groups that nobody holds, and finds out what others have handed over. Blocks on the database.
+    /// How many groups nobody serves, as far as this daemon knew a second ago: only the leader knows of others.
+    fn unserved(&self) -> usize;
+
+    /// Has the leader take groups that nobody holds, finds out what others have handed over, and drops what this daemon holds no more. From then
+    /// on others may hand over groups to it. Blocks on the database.
     fn tend(&self) -> Result<Tended, StoreError>;
+
+    /// Others hand over no group to it any more. Blocks on the database.
+    fn rest(&self) -> Result<(), StoreError>;
 
     /// Has this daemon hold those of these groups that nobody holds. Returns those that it has to begin with. Blocks on the database.
     fn take(&self, groups: &[Group]) -> Result<Vec<Group>, StoreError>;
@@ -115,14 +126,12 @@ pub trait Holdings: Debug + Send + Sync {
     /// It holds the group from now on; `false`: it has begun with it before.
     fn begin(&self, group: &Group) -> bool;
 
-    /// The group is to go: it holds it no more.
-    fn end(&self, group: &Group);
-
-    /// Whether nothing keeps a group here that is to go.
-    fn is_idle(&self, group: &Group) -> bool;
+    /// Another daemon is to have the group, and this one does not hold it any more; `false`: something keeps it here. If it is not handed over,
+    /// [`Self::tend`] finds it again.
+    fn end(&self, group: &Group) -> bool;
 
     /// Hands over groups that are to go; `false`: that run cannot have them. Blocks on the database.
-    fn hand_over(&self, to: Option<&str>, groups: &[Group]) -> Result<bool, StoreError>;
+    fn hand_over(&self, to: &str, groups: &[Group]) -> Result<bool, StoreError>;
 
     /// The asks of these groups that are more than kept outcomes. Blocks on the database.
     fn unsettled(&self, groups: &[Group]) -> Result<Vec<AskId>, StoreError>;
@@ -204,6 +213,8 @@ pub struct News {
     pub documents: Vec<String>,
     /// How many asks each group was given by then.
     pub given: Vec<(Group, i64)>,
+    /// How many runs had a lease.
+    pub runs: usize,
 }
 
 /// What of a step this daemon does not do itself.

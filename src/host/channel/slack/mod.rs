@@ -18,14 +18,14 @@ mod webhooks;
 
 use crate::clock::Clock;
 use crate::host::backoff::Backoff;
-use crate::host::broker::Broker;
+use crate::host::broker::{Broker, WeakBroker};
 use crate::host::channel::signed::Webhooks;
 use crate::host::channel::{AWAY_PAUSES, Adapter, notice_its_return};
 use crate::host::ctx::Ctx;
 use crate::host::settings::{Settings, SlackSettings, SlackTransport};
 use crate::host::standing::Standing;
 use crate::host::store::Documents;
-use askd_core::{Time, wording};
+use askd_core::wording;
 use async_trait::async_trait;
 use axum::Router;
 use client::{CallError, Client};
@@ -37,7 +37,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::OnceCell;
 pub use visit::Visit;
@@ -58,7 +58,7 @@ struct Inner {
     client: Client,
     pace: Arc<Pace>,
     ctx: Ctx,
-    started: Time,
+    broker: OnceLock<WeakBroker>,
     bot: OnceCell<AuthTest>,
     looks: Looks,
     /// Whether the socket of Socket Mode could be opened.
@@ -89,13 +89,13 @@ pub(in crate::host) fn open(
     let Some(settings) = settings.slack.clone() else { return Ok(None) };
     let pace = Arc::new(Pace::new(settings.pace, ctx.clock().clone(), documents.rates()));
     let client = Client::new(&settings, Arc::clone(&pace)).map_err(io::Error::other)?;
-    let (ctx, bot, started) = (ctx.clone(), OnceCell::new(), ctx.clock().now());
+    let (ctx, broker, bot) = (ctx.clone(), OnceLock::new(), OnceCell::new());
     Ok(Some(Arc::new(Slack(Arc::new(Inner {
         settings,
         client,
         pace,
         ctx,
-        started,
+        broker,
         bot,
         looks: Looks::default(),
         socket: Standing::default(),
@@ -119,6 +119,8 @@ impl Adapter for Slack {
 
     /// Finds out who the bot is and, with an app token, connects.
     fn start(&self, broker: &Broker) {
+        // Nobody starts it twice.
+        let _same = self.0.broker.set(broker.downgrade());
         let slack = self.clone();
         self.0.ctx.spawn(async move {
             slack.introduce().await;

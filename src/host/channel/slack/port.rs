@@ -6,6 +6,7 @@ use super::pace::POST;
 use super::payload::Posting;
 use super::{Slack, render};
 use crate::host::backoff::Backoff;
+use crate::host::broker::WeakBroker;
 use crate::host::port::{Channel, Progress, Reminded, Updated};
 use crate::host::standing::Problem;
 use askd_core::{
@@ -178,8 +179,9 @@ impl Slack {
         let render_by = if let WidgetState::Sent { render_by, .. } = widget.state { Some(render_by) } else { None };
         let left = render_by.map_or(ask.rules.render_timeout, |render_by| render_by.since(self.clock().now()));
         let mut until = deadline(left);
-        // The daemon that ran before this one may have begun to post it.
-        let is_new = attempt == 1 && ask.created_at >= self.0.started;
+        // The daemon that ran before this one, or held the group, may have begun to post it.
+        let broker = self.0.broker.get().and_then(WeakBroker::upgrade);
+        let is_new = attempt == 1 && broker.is_some_and(|broker| broker.has_had(ask));
         let posted = if is_new {
             PostedMessages::default()
         } else {

@@ -57,21 +57,24 @@ pub(super) struct Carried {
     /// No host may serve the folder.
     #[serde(skip)]
     unpinned: bool,
+    /// Only the holder of the group may save it.
+    #[serde(skip)]
+    of_holder: bool,
 }
 
 impl Carried {
-    pub(super) fn of(Along { left, noted, retired }: Along<'_>, group: &Group) -> Result<Self, Failed> {
+    pub(super) fn of(Along { left, noted, retired, of_holder }: Along<'_>, group: &Group) -> Result<Self, Failed> {
         let unfit = |error: serde_json::Error| Failed::Unchanged(error.to_string());
         let (effects, folders) = owed(left, group).map_err(unfit)?;
         let noted: &[Noted] = if on("unnoted") { &[] } else { noted };
         let (times, lines) = noted.iter().map(|it| (it.at.as_millis(), it.json.clone())).unzip();
         let unpinned = left.is_some_and(|left| left.unpinned);
-        Ok(Self { effects, folders, times, lines, retired, unpinned })
+        Ok(Self { effects, folders, times, lines, retired, unpinned, of_holder })
     }
 
     /// Stores it for the ask whose row has this id.
     pub(super) async fn store(self, connection: &mut PgConnection, id: String) -> Result<(), sqlx::Error> {
-        let Self { effects, folders, times, lines, retired: _, unpinned: _ } = self;
+        let Self { effects, folders, times, lines, .. } = self;
         let store = query("select askd.save_along($1::uuid, $2, $3, $4, $5)").bind(id);
         store.bind(effects).bind(folders).bind(times).bind(lines).execute(connection).await.map(drop)
     }
@@ -234,6 +237,7 @@ impl InPostgres {
                 made_by: operation.to_string(),
                 what: RawValue::from_string(record).map_err(|error| unfit(&error))?,
                 held: if along.unpinned { Some(NO_ID.to_owned()) } else { held },
+                holder: along.of_holder.then(|| self.shared.run.clone()).filter(|_| !on("nofence")),
                 code: ask.short_id.to_string(),
                 over,
                 in_era: era.clone(),
@@ -245,6 +249,10 @@ impl InPostgres {
         };
         match saved {
             Err(Failed::Conflict) => Ok(None),
+            Err(Failed::NotHeld) => {
+                self.shared.holding.drop_group(&ask.group);
+                Ok(None)
+            }
             Err(Failed::Moved) => self.look_for_pin(&ask.group, !along.unpinned).map(|()| None),
             saved => Ok(saved?.map(|revision| (revision, bytes))),
         }

@@ -38,6 +38,8 @@ pub(super) struct NewRow {
     pub(super) what: Box<RawValue>,
     /// The run that has to be the one of the folder's host; [`NO_ID`](super::NO_ID): no host may serve it.
     pub(super) held: Option<String>,
+    /// The run that has to hold the group.
+    pub(super) holder: Option<String>,
     pub(super) code: String,
     #[serde(flatten)]
     pub(super) over: Over,
@@ -160,7 +162,7 @@ impl Batches {
         match self.transact(&batch, &check).await {
             Ok(verdicts) => batch.iter().zip(verdicts).for_each(|(waiting, verdict)| waiting.tell(verdict)),
             // One of them may be at fault, or wait for a row that somebody holds for long.
-            Err(Failed::Unchanged(_) | Failed::Conflict | Failed::Moved) if !on("onefate") => {
+            Err(Failed::Unchanged(_) | Failed::Conflict | Failed::Moved | Failed::NotHeld) if !on("onefate") => {
                 for waiting in batch {
                     self.database.spawn(self.clone().alone(waiting));
                 }

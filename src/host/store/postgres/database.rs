@@ -34,6 +34,8 @@ const TRIES: u32 = 3;
 const OVERTAKEN: &str = "AK001";
 /// What `askd.hold_folder` raises.
 const MOVED: &str = "AK002";
+/// What `askd.hold_group` raises.
+const NOT_HELD: &str = "AK003";
 /// A row with that key is there.
 const CONFLICT: &str = "23505";
 
@@ -55,6 +57,9 @@ pub(super) enum Failed {
     /// Another host serves the folder of the group. Nothing was changed.
     #[error("another host serves the folder")]
     Moved,
+    /// Another daemon holds the group. Nothing was changed.
+    #[error("another daemon holds the group")]
+    NotHeld,
     /// The server has crashed since this daemon looked, and may have lost something. Nothing was changed.
     #[error("the database has crashed")]
     Crashed,
@@ -65,6 +70,7 @@ impl From<sqlx::Error> for Failed {
         match code(&error).as_deref() {
             Some(OVERTAKEN) => Self::Overtaken,
             Some(MOVED) => Self::Moved,
+            Some(NOT_HELD) => Self::NotHeld,
             Some(CONFLICT) => Self::Conflict,
             _ => Self::Unchanged(error.to_string()),
         }
@@ -83,8 +89,9 @@ fn is_passing(error: &sqlx::Error) -> bool {
 /// Whether the server has rolled a transaction back instead of committing it. Any other error may come after the commit: a pooler
 /// reports a server that it has lost in the same way, and a server a synchronous standby that does not answer.
 fn is_refused(error: &sqlx::Error) -> bool {
-    code(error)
-        .is_some_and(|code| code.starts_with("23") || code.starts_with("40") || code == OVERTAKEN || code == MOVED)
+    code(error).is_some_and(|code| {
+        code.starts_with("23") || code.starts_with("40") || [OVERTAKEN, MOVED, NOT_HELD].contains(&&*code)
+    })
 }
 
 /// Work within a transaction. It may be done again after it was rolled back.

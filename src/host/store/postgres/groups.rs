@@ -35,9 +35,12 @@ impl Holdings for InPostgres {
         self.shared.holding.groups().held.get(group).map(|held| Tenure(Some(Arc::clone(held))))
     }
 
-    fn held(&self) -> Vec<(Group, bool)> {
-        let groups = self.shared.holding.groups();
-        groups.held.iter().map(|(group, held)| (group.clone(), Arc::strong_count(held) > 1)).collect()
+    fn held(&self) -> Vec<Group> {
+        self.shared.holding.groups().held.keys().cloned().collect()
+    }
+
+    fn unserved(&self) -> usize {
+        self.shared.holding.unserved()
     }
 
     fn tend(&self) -> Result<Tended, StoreError> {
@@ -47,37 +50,43 @@ impl Holdings for InPostgres {
     }
 
     fn take(&self, groups: &[Group]) -> Result<Vec<Group>, StoreError> {
-        let (leads, names) = (self.shared.lease.is_some(), groups.iter().map(Group::to_string).collect());
+        let (leads, groups) = (self.shared.lease.is_some(), groups.to_vec());
         let taken = self.with_holding(|holding, database, check| async move {
             let _turn = holding.turn().await;
-            holding.take(&database, &check, names, leads).await
+            holding.take(&database, &check, &groups, leads).await
         });
         taken.map_err(failed("cannot take groups that nobody holds"))
     }
 
+    fn rest(&self) -> Result<(), StoreError> {
+        let rests = self.with_holding(|holding, database, check| async move {
+            let _turn = holding.turn().await;
+            holding.may_be_given(&database, &check, false).await
+        });
+        rests.map_err(failed("cannot say that this daemon stops"))
+    }
+
     fn begin(&self, group: &Group) -> bool {
         let mut groups = self.shared.holding.groups();
-        let is_new = !groups.held.contains_key(group) && !groups.ending.contains_key(group);
+        let is_new = !groups.held.contains_key(group);
         if is_new {
             groups.held.insert(group.clone(), Arc::default());
         }
         is_new
     }
 
-    fn end(&self, group: &Group) {
+    fn end(&self, group: &Group) -> bool {
         let mut groups = self.shared.holding.groups();
-        if let Some((group, held)) = groups.held.remove_entry(group) {
-            groups.ending.insert(group, held);
+        let ends = groups.held.get(group).is_some_and(|held| Arc::strong_count(held) == 1);
+        if ends {
+            groups.held.remove(group);
+            groups.ending.insert(group.clone());
         }
+        ends
     }
 
-    fn is_idle(&self, group: &Group) -> bool {
-        let groups = self.shared.holding.groups();
-        groups.ending.get(group).is_some_and(|held| Arc::strong_count(held) == 1)
-    }
-
-    fn hand_over(&self, to: Option<&str>, groups: &[Group]) -> Result<bool, StoreError> {
-        let (to, groups) = (to.map(str::to_owned), groups.to_vec());
+    fn hand_over(&self, to: &str, groups: &[Group]) -> Result<bool, StoreError> {
+        let (to, groups) = (to.to_owned(), groups.to_vec());
         let handed = self.with_holding(|holding, database, check| holding.hand_over(database, check, to, groups));
         if handed.is_ok() {
             self.hints.tell();

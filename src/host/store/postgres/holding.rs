@@ -2,11 +2,12 @@
 //! its groups as long as that is there: so one statement renews all of them, and each transaction of the run begins by holding that row.
 //! A run that is silent for longer than its lease loses the row to whoever takes its groups. From then on it saves nothing, and ends.
 //!
-//! The leader takes every group that nobody holds. A daemon that has much more groups than another one hands some over: once nothing of
-//! them is in hand, their rows name the other run. That one finds them there, and takes up what their asks need.
+//! The leader takes every group that nobody holds. A daemon that has much more groups than another one hands some over of which nothing
+//! is in hand: their rows name the other run then. That one finds them there, and takes up what their asks need. What the tables say
+//! counts: what they do not give to a run it drops, and a save of what came of a step's work says which run has to hold the group.
 
 use super::database::{Connections, Durable, Failed, Work, query, scalar};
-use super::lease::{LAST, LEASE, RENEWED_AFTER, lasts};
+use super::lease::{LAST, LEASE, RENEWED_AFTER};
 use crate::clock::{Clock, Moment};
 use crate::host::store::{Surplus, Tended};
 use crate::sabotage::on;
@@ -14,7 +15,7 @@ use askd_core::Group;
 use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 use sqlx::PgConnection;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -39,6 +40,8 @@ struct Inner {
     /// When the last successful renewal was sent, and since when all of them succeeded.
     renewed: Mutex<Option<(Moment, Option<Moment>)>>,
     groups: Mutex<Groups>,
+    /// What the last look at them has found.
+    found: Mutex<Found>,
     /// One change of what the tables say of this run's groups at a time.
     turn: tokio::sync::Mutex<()>,
 }
@@ -47,8 +50,19 @@ struct Inner {
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     pub(super) held: HashMap<Group, Arc<()>>,
-    /// They are to go.
-    pub(super) ending: HashMap<Group, Arc<()>>,
+    /// Another run is to have them.
+    pub(super) ending: HashSet<Group>,
+}
+
+/// What a look has found.
+#[derive(Debug, Default)]
+struct Found {
+    /// The server's era when the names were compared last: after a failover the tables can give other groups to this run, as many as before.
+    era: Option<String>,
+    /// How many groups the tables give to this run.
+    mine: usize,
+    /// How many of the others nobody serves, as far as the leader knows.
+    unserved: usize,
 }
 
 /// What came of a renewal.
@@ -65,11 +79,17 @@ pub(super) enum Renewed {
 /// What a look at the groups finds.
 #[derive(Debug, Deserialize)]
 struct Seen {
+    /// The server's era; none after a crash, until a daemon names one.
+    era: Option<String>,
     /// How many this run holds.
     mine: usize,
+    /// Whether it may be given any.
+    takes: bool,
     /// Some that nobody holds, for the leader.
     free: Vec<String>,
-    /// The other live runs, and how many each of them holds.
+    /// How many nobody serves, for the leader.
+    unserved: usize,
+    /// The other runs that work, and how many each of them holds.
     runs: Vec<(String, usize)>,
     /// A daemon is there that knows of one lease only.
     older: bool,
@@ -77,36 +97,38 @@ struct Seen {
     leader: Option<String>,
 }
 
-/// `$1` is this run, `$2` whether it leads, `$3` for how long a daemon counts as live.
-const LOOK: &str = "select json_build_object(
-    'mine', (select count(*) from askd.held where run = $1::uuid),
-    'free', (select coalesce(json_agg(name), '[]') from (
-                 select name from (select group_name as name from askd.counts union select group_name from askd.held) as every
-                 where $2 and not exists (select from askd.held join askd.runs on runs.run = held.run
-                                          where held.group_name = name and until > now())
-                 limit 500
-             ) as free),
-    'runs', (select coalesce(json_agg(json_build_array(run, (select count(*) from askd.held where held.run = runs.run))), '[]')
-             from askd.runs where until > now() + interval '5 seconds' and run <> $1::uuid),
+/// `$1` is this run, `$2` whether it leads, `$3` for how long a daemon counts as live, and `$4` whether silent runs lose their groups. First
+/// come the groups that nobody ever held: those of silent runs may have to wait.
+const LOOK: &str = "with by_run as materialized (select run, count(*) as number from askd.held group by run),
+free as materialized (
+    select group_name, 1 as place from askd.counts
+        where $2 and not exists (select from askd.held where held.group_name = counts.group_name)
+    union all
+    select group_name, 2 from askd.held
+        where $2 and run <> $1::uuid
+            and not exists (select from askd.runs where runs.run = held.run and (until > now() or not $4))
+)
+select json_build_object(
+    'era', (select mark from askd.era),
+    'mine', (select coalesce(sum(number), 0) from by_run where run = $1::uuid),
+    'takes', coalesce((select takes from askd.runs where run = $1::uuid), false),
+    'free', (select coalesce(json_agg(group_name), '[]') from (select group_name from free order by place limit 500) as first),
+    'unserved', (select count(*) from free where place = 1)
+        + (select coalesce(sum(number), 0) from by_run left join askd.runs using (run)
+           where $2 and run <> $1::uuid and not coalesce(takes and until > now(), false)),
+    'runs', (select coalesce(json_agg(json_build_array(run, coalesce(number, 0))), '[]') from askd.runs left join by_run using (run)
+             where takes and until > now() + interval '5 seconds' and run <> $1::uuid),
     'older', askd.has_older($3),
-    'leader', (select runs.run from askd.groups join askd.runs on runs.node = groups.node
-               where name = '*' and groups.until > now() and runs.until > now() limit 1)
+    'leader', (select run from askd.groups join askd.runs on runs.node = groups.node
+               where name = '*' and groups.until > now() and runs.until > now() and takes limit 1)
 )::text";
 
-/// Has the leader hold all groups that nobody holds, and drops what others have asked for of what it holds: it finds that out from the asks.
-/// Returns what this run holds.
+/// Drops what others have asked for of what a run holds that begins: it finds that out from the asks. Returns the groups that it holds.
 pub(super) async fn open(
     connection: &mut PgConnection,
     (run, node): (&str, &str),
     leads: bool,
-    revokes: bool,
 ) -> Result<Vec<String>, sqlx::Error> {
-    let take = "select count(*) from askd.take_groups($1::uuid, array(select group_name from askd.counts
-                                                                      union select group_name from askd.held), $2, $3, $4)";
-    if leads {
-        let take = scalar::<i64>(take).bind(run).bind(leads).bind(revokes).bind(LEASE.as_secs_f64());
-        take.fetch_one(&mut *connection).await?;
-    }
     let known = "delete from askd.owed
                  where folder is null and (group_name is null and $1 or group_name in (select group_name from askd.held where run = $3::uuid))
                      or folder in (select group_name from askd.pins where node = $2)";
@@ -114,7 +136,7 @@ pub(super) async fn open(
     scalar("select group_name from askd.held where run = $1::uuid").bind(run).fetch_all(connection).await
 }
 
-/// Drops what others have asked for of these groups, as far as this run holds them. Returns those.
+/// Drops what others have asked for of these groups, with which the run begins, as far as it holds them. Returns those.
 async fn begin_with(
     connection: &mut PgConnection,
     run: String,
@@ -131,10 +153,23 @@ fn parsed(groups: &[String]) -> Vec<Group> {
     groups.iter().filter_map(|group| group.parse().ok()).collect()
 }
 
+fn names(groups: &[Group]) -> Vec<String> {
+    groups.iter().map(Group::to_string).collect()
+}
+
 impl Holding {
     pub(super) fn new(run: String, clock: Clock) -> Self {
         let (lost, renewed, groups) = (CancellationToken::new(), Mutex::default(), Mutex::default());
-        Self(Arc::new(Inner { run, clock, lost, renewed, groups, turn: tokio::sync::Mutex::default() }))
+        let (found, turn) = (Mutex::default(), tokio::sync::Mutex::default());
+        Self(Arc::new(Inner { run, clock, lost, renewed, groups, found, turn }))
+    }
+
+    pub(super) fn run(&self) -> &str {
+        &self.0.run
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        &self.0.clock
     }
 
     /// The statement that begins each transaction of the run.
@@ -151,35 +186,6 @@ impl Holding {
     /// Cancelled when other daemons have taken over what this run did.
     pub(super) fn lost(&self) -> &CancellationToken {
         &self.0.lost
-    }
-
-    /// Begins the lease of a run, which has just entered the nodes. The caller has made sure that an earlier one is over.
-    pub(super) async fn join(
-        connection: &mut PgConnection,
-        (run, node): (&str, &str),
-        (host, home): (&str, &str),
-        alone: &str,
-    ) -> Result<(), sqlx::Error> {
-        let over = "delete from askd.runs where home = $1::uuid and node in ($2, $3) or node = $4
-                        or until < now() - interval '1 hour'";
-        query(over).bind(home).bind(host).bind(alone).bind(node).execute(&mut *connection).await?;
-        let begin = "insert into askd.runs (run, node, home, until)
-                     values ($1::uuid, $2, $3::uuid, now() + make_interval(secs => $4))";
-        query(begin).bind(run).bind(node).bind(home).bind(lasts().as_secs_f64()).execute(connection).await.map(drop)
-    }
-
-    /// Renews it.
-    pub(super) async fn renew(connection: &mut PgConnection, run: &str) -> Result<Renewed, sqlx::Error> {
-        let renew = "update askd.runs as runs set until = now() + make_interval(secs => $2)
-                     from (select run, until < now() as over from askd.runs where run = $1::uuid) as before
-                     where runs.run = before.run returning before.over";
-        let over = scalar::<bool>(renew).bind(run).bind(lasts().as_secs_f64()).fetch_optional(connection).await?;
-        Ok(match over {
-            Some(false) => Renewed::InTime,
-            Some(true) => Renewed::Late,
-            None if on("nofence") => Renewed::Late,
-            None => Renewed::Gone,
-        })
     }
 
     /// What came of the renewal that was sent then.
@@ -207,7 +213,7 @@ impl Holding {
     /// It holds these groups, and no others.
     pub(super) fn set(&self, groups: &[String]) {
         let held = parsed(groups).into_iter().map(|group| (group, Arc::default())).collect();
-        *self.0.groups.lock() = Groups { held, ending: HashMap::new() };
+        *self.0.groups.lock() = Groups { held, ..Groups::default() };
     }
 
     /// The groups as this run knows them.
@@ -224,36 +230,48 @@ impl Holding {
         self.0.groups.lock().held.contains_key(group)
     }
 
-    fn unknown(&self, mut groups: Vec<Group>) -> Vec<Group> {
-        let known = self.0.groups.lock();
-        groups.retain(|group| !known.held.contains_key(group) && !known.ending.contains_key(group));
-        groups
+    /// How many groups nobody serves, as far as this run knows: it has not begun with them, or nobody holds them.
+    pub(super) fn unserved(&self) -> usize {
+        let found = self.0.found.lock();
+        found.unserved + found.mine.saturating_sub(self.count())
     }
 
-    /// Has this run hold these groups, unless others do. Returns those with which it has to begin.
+    /// The tables do not give it this group.
+    pub(super) fn drop_group(&self, group: &Group) {
+        if self.0.groups.lock().held.remove(group).is_some() {
+            tracing::warn!(%group, "another daemon holds this group now, and this one does no more for it");
+        }
+    }
+
+    /// Has this run hold these groups, unless others do. Returns those that it did not hold before: it has to begin with them.
     pub(super) async fn take(
         &self,
         database: &Connections,
         check: &str,
-        groups: Vec<String>,
+        groups: &[Group],
         leads: bool,
     ) -> Result<Vec<Group>, Failed> {
-        let (run, revokes) = (self.0.run.clone(), self.is_in_touch());
-        let take: Work<Vec<String>> = Arc::new(move |connection| {
-            let (run, groups) = (run.clone(), groups.clone());
-            Box::pin(async move {
-                let take = scalar("select * from askd.take_groups($1::uuid, $2, $3, $4, $5)").bind(&run).bind(groups);
-                let taken: Vec<String> =
-                    take.bind(leads).bind(revokes).bind(LEASE.as_secs_f64()).fetch_all(&mut *connection).await?;
-                begin_with(connection, run, taken).await
-            })
-        });
-        // If it is lost with a crash of the server, two may hold a group.
-        database.transact(Durable::Yes, check, take).await.map(|taken| self.unknown(parsed(&taken)))
+        let mut taken = Vec::new();
+        for some in groups.chunks(SOME) {
+            let (run, groups, revokes) = (self.0.run.clone(), names(some), self.is_in_touch());
+            let take: Work<Vec<String>> = Arc::new(move |connection| {
+                let (run, groups) = (run.clone(), groups.clone());
+                Box::pin(async move {
+                    let take = scalar("select * from askd.take_groups($1::uuid, $2, $3, $4, $5)").bind(&run);
+                    let take = take.bind(groups).bind(leads).bind(revokes).bind(LEASE.as_secs_f64());
+                    let taken: Vec<String> = take.fetch_all(&mut *connection).await?;
+                    begin_with(connection, run, taken).await
+                })
+            });
+            // If it is lost with a failover of the server, another one may hold a group, too, until this one looks again.
+            taken.extend(parsed(&database.transact(Durable::Yes, check, take).await?));
+        }
+        Ok(taken)
     }
 
-    /// The groups that the tables give this run, and that it does not know of.
-    async fn received(&self, database: &Connections, check: &str) -> Result<Vec<Group>, Failed> {
+    /// Drops what the tables do not give to this run. Returns what they give, and with which it has to begin: also what it was to hand over,
+    /// and still holds.
+    async fn compare(&self, database: &Connections, check: &str) -> Result<Vec<Group>, Failed> {
         let run = self.0.run.clone();
         let all: Work<Vec<String>> = Arc::new(move |connection| {
             let run = run.clone();
@@ -261,56 +279,94 @@ impl Holding {
                 scalar("select group_name from askd.held where run = $1::uuid").bind(run).fetch_all(connection).await
             })
         });
-        let new = self.unknown(parsed(&database.read(false, all).await?));
-        let (run, names) = (self.0.run.clone(), new.iter().map(Group::to_string).collect::<Vec<_>>());
+        let given: HashSet<Group> = parsed(&database.read(false, all).await?).into_iter().collect();
+        let (new, lost) = {
+            let mut known = self.0.groups.lock();
+            known.ending.clear();
+            let lost: Vec<Group> = known.held.keys().filter(|group| !given.contains(*group)).cloned().collect();
+            let new: Vec<Group> = given.into_iter().filter(|group| !known.held.contains_key(group)).collect();
+            (new, lost)
+        };
+        lost.iter().for_each(|group| self.drop_group(group));
+        if new.is_empty() {
+            return Ok(new);
+        }
+        let (run, new) = (self.0.run.clone(), names(&new));
         let begin: Work<Vec<String>> = Arc::new(move |connection| {
-            let (run, names) = (run.clone(), names.clone());
-            Box::pin(begin_with(connection, run, names))
+            let (run, new) = (run.clone(), new.clone());
+            Box::pin(begin_with(connection, run, new))
         });
         database.transact(Durable::Yes, check, begin).await.map(|begun| parsed(&begun))
     }
 
+    /// Whether the tables give other groups to this run than it knows of, as far as their number says.
+    fn differs(&self, seen: &Seen) -> bool {
+        let known_era = self.0.found.lock().era.clone();
+        let known = self.0.groups.lock();
+        !known.ending.is_empty() || known.held.len() != seen.mine || seen.era.is_none() || seen.era != known_era
+    }
+
     pub(super) async fn tend(self, database: Connections, check: String, leads: bool) -> Result<Tended, Failed> {
         let _turn = self.0.turn.lock().await;
-        let run = self.0.run.clone();
+        let (run, revokes) = (self.0.run.clone(), self.is_in_touch());
         let look: Work<String> = Arc::new(move |connection| {
-            let run = run.clone();
-            Box::pin(
-                async move { scalar(LOOK).bind(run).bind(leads).bind(LEASE.as_secs_f64()).fetch_one(connection).await },
-            )
+            let look = scalar(LOOK).bind(run.clone()).bind(leads).bind(LEASE.as_secs_f64()).bind(revokes);
+            Box::pin(async move { look.fetch_one(connection).await })
         });
         let seen = database.read(false, look).await?;
-        let seen: Seen = serde_json::from_str(&seen).map_err(|error| Failed::Unchanged(error.to_string()))?;
-        let known = {
-            let groups = self.0.groups.lock();
-            groups.held.len() + groups.ending.len()
-        };
-        let mut new = if seen.mine == known { Vec::new() } else { self.received(&database, &check).await? };
-        if !seen.free.is_empty() {
-            new.extend(self.take(&database, &check, seen.free.clone(), leads).await?);
+        let mut seen: Seen = serde_json::from_str(&seen).map_err(|error| Failed::Unchanged(error.to_string()))?;
+        let mut new = Vec::new();
+        if self.differs(&seen) {
+            new = self.compare(&database, &check).await?;
+            self.0.found.lock().era = seen.era.take();
         }
-        Ok(Tended { new, surplus: self.surplus(seen, leads) })
+        if !seen.takes {
+            self.may_be_given(&database, &check, true).await?;
+        }
+        let taken = self.take(&database, &check, &parsed(&seen.free), leads).await?;
+        let more = taken.len() == SOME;
+        {
+            let mut found = self.0.found.lock();
+            (found.mine, found.unserved) = (seen.mine + taken.len(), seen.unserved.saturating_sub(taken.len()));
+        }
+        new.extend(taken);
+        Ok(Tended { new, more, surplus: self.surplus(seen, leads) })
+    }
+
+    /// Whether other runs may give groups to this one.
+    pub(super) async fn may_be_given(&self, database: &Connections, check: &str, takes: bool) -> Result<(), Failed> {
+        let run = self.0.run.clone();
+        let say: Work<()> = Arc::new(move |connection| {
+            let run = run.clone();
+            Box::pin(async move {
+                let say = "update askd.runs set takes = $2 where run = $1::uuid";
+                query(say).bind(run).bind(takes).execute(connection).await.map(drop)
+            })
+        });
+        database.transact(Durable::No, check, say).await
     }
 
     fn surplus(&self, seen: Seen, leads: bool) -> Option<Surplus> {
         let held = self.count();
         if seen.older {
             // Whoever leads then does everything.
-            return (!leads && held > 0).then_some(Surplus { to: seen.leader, most: held });
+            return seen.leader.filter(|_| !leads && held > 0).map(|to| Surplus { to, most: SOME });
         }
-        let (to, least) = seen.runs.into_iter().min_by_key(|(_, count)| *count)?;
-        (held >= least + LEVEL).then(|| Surplus { to: Some(to), most: ((held - least) / 2).min(SOME) })
+        let (to, least) = seen.runs.into_iter().min_by_key(|(_, number)| *number)?;
+        (held >= least + LEVEL).then(|| Surplus { to, most: ((held - least) / 2).min(SOME) })
     }
 
+    /// Hands over groups that are to go, unless that was called off. `false`: that run cannot have them.
     pub(super) async fn hand_over(
         self,
         database: Connections,
         check: String,
-        to: Option<String>,
-        groups: Vec<Group>,
+        to: String,
+        mut groups: Vec<Group>,
     ) -> Result<bool, Failed> {
         let _turn = self.0.turn.lock().await;
-        let (run, names) = (self.0.run.clone(), groups.iter().map(Group::to_string).collect::<Vec<_>>());
+        groups.retain(|group| self.0.groups.lock().ending.contains(group));
+        let (run, names) = (self.0.run.clone(), names(&groups));
         let hand: Work<bool> = Arc::new(move |connection| {
             let (run, to, names) = (run.clone(), to.clone(), names.clone());
             Box::pin(async move {
@@ -320,7 +376,9 @@ impl Holding {
         });
         let handed = database.transact(Durable::Yes, &check, hand).await?;
         if handed {
-            self.0.groups.lock().ending.retain(|group, _| !groups.contains(group));
+            self.0.groups.lock().ending.retain(|group| !groups.contains(group));
+            let mut found = self.0.found.lock();
+            found.mine = found.mine.saturating_sub(groups.len());
         }
         Ok(handed)
     }

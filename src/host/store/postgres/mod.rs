@@ -19,6 +19,7 @@ mod nodes;
 mod opening;
 mod pins;
 mod rates;
+mod runs;
 mod saving;
 mod scanning;
 mod settling;
@@ -159,10 +160,13 @@ fn failed(what: impl Into<String>) -> impl FnOnce(Failed) -> StoreError {
     move |why| {
         let source = io::Error::other(why.to_string());
         match why {
-            Failed::Unchanged(_) | Failed::Overtaken | Failed::Conflict | Failed::Moved | Failed::Crashed => {
-                StoreError::Io { what, source }
-            }
             Failed::Unknown(_) => StoreError::InDoubt { what, source },
+            Failed::Unchanged(_)
+            | Failed::Overtaken
+            | Failed::Conflict
+            | Failed::Moved
+            | Failed::NotHeld
+            | Failed::Crashed => StoreError::Io { what, source },
         }
     }
 }

@@ -54,6 +54,8 @@ struct Seen {
     documents: Vec<String>,
     given: Vec<(String, i64)>,
     pins: Vec<PinRow>,
+    /// How many runs have a lease.
+    runs: usize,
 }
 
 /// What has changed since `$1`. A number that this server has not reached came with a row from another server, and says nothing here: such
@@ -85,7 +87,8 @@ const LOOK: &str = concat!(
     'given', (select coalesce(json_agg(json_build_array(group_name, accepted)), '[]') from askd.counts
               where changed >= $2::text::xid8 and (changed < pg_snapshot_xmax(pg_current_snapshot()) or $2 = '0')),
     'pins', (select coalesce(json_agg(json_build_array(group_name, node, strange)), '[]') from askd.pins
-             where ", changed!(), ")
+             where ", changed!(), "),
+    'runs', (select count(*) from askd.runs)
 )::text"
 );
 
@@ -233,7 +236,7 @@ impl InPostgres {
             Store::flush(self)?;
             seen = see()?;
         }
-        let Seen { since, era, rows, gone, allowed, documents, given, pins } = seen;
+        let Seen { since, era, rows, gone, allowed, documents, given, pins, runs } = seen;
         let since = since.parse().unwrap_or_default();
         let foreign: Vec<String> = {
             let (listed, cache) = (self.listed.lock(), self.cache.lock());
@@ -255,7 +258,7 @@ impl InPostgres {
         self.know_pins(pins);
         *self.gone.lock() = gone.into_iter().collect();
         *self.listed.lock() = listed;
-        let mut news = News { allowed: allowed_of(allowed), documents, ..News::default() };
+        let mut news = News { allowed: allowed_of(allowed), documents, runs, ..News::default() };
         for row in rows {
             match self.keep(&row, None) {
                 Ok(stored) => news.changed.push(stored),

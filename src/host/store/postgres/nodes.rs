@@ -119,7 +119,6 @@ impl Node {
                 () = left.cancelled() => return,
             }
             let (run, node, tidies) = (self.run.clone(), self.node.clone(), times % TIDIED_AFTER == 0);
-            let sent = clock.monotonic();
             let heard = database.transact(
                 Durable::No,
                 "",
@@ -143,20 +142,13 @@ impl Node {
                         query(host).bind(node).execute(&mut *connection).await?;
                         let heard = "update askd.nodes set heard = now() where run = $1::uuid";
                         query(heard).bind(&run).execute(&mut *connection).await?;
-                        let renewed = Holding::renew(&mut *connection, &run).await?;
-                        Ok((pins::silent_for(connection, LEASE).await?, renewed))
+                        pins::silent_for(connection, LEASE).await
                     })
                 }),
             );
             match heard.await {
-                Ok((silent, renewed)) => {
-                    *self.silent.lock() = silent;
-                    self.holding.renewed(sent, renewed);
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "cannot say in the database that this daemon is there");
-                    self.holding.renewed(sent, Renewed::Unknown);
-                }
+                Ok(silent) => *self.silent.lock() = silent,
+                Err(error) => tracing::debug!(%error, "cannot say in the database that this daemon is there"),
             }
             if times % LOOKS_AFTER == 1 {
                 let standbys = database.read(false, Arc::new(|connection| Box::pin(standbys(connection)))).await;

@@ -249,6 +249,7 @@ impl Waiting {
             return Ok(Err(refused));
         }
         let connections = self.database.connections().clone();
+        self.database.spawn(self.node.holding.clone().keep(connections.clone(), self.left.clone()));
         self.database.spawn(self.node.clone().keep(connections.clone(), self.left.clone()));
         if let Some(url) = self.listen.clone() {
             self.database.spawn(self.hints.clone().listen(url, connections.clock().clone(), self.left.clone()));
@@ -261,14 +262,14 @@ impl Waiting {
     async fn open(&self) -> Result<Opened, StoreError> {
         let (connections, leads) = (self.database.connections().clone(), self.lease.is_some());
         let check = checks(self.lease.as_ref(), &self.node.holding);
-        let (node, run, revokes) = (self.node.node.clone(), self.node.run.clone(), self.node.holding.is_in_touch());
+        let (node, run) = (self.node.node.clone(), self.node.run.clone());
         let turn = self.node.holding.turn().await;
         let work: Work<Begun> = Arc::new(move |connection| {
             let (node, run) = (node.clone(), run.clone());
             Box::pin(async move {
                 // Before anything is read: what is changed from now on is news.
                 let since = mark(&mut *connection).await?;
-                let held = holding::open(&mut *connection, (&run, &node), leads, revokes).await?;
+                let held = holding::open(&mut *connection, (&run, &node), leads).await?;
                 Ok((since, synced(&mut *connection).await?, pins::all(connection).await?, held))
             })
         });

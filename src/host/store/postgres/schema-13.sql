@@ -5,7 +5,9 @@ create table askd.runs (
     run uuid primary key,
     node text not null,
     home uuid not null,
-    until timestamptz not null
+    until timestamptz not null,
+    -- It works, and may be given groups: not before it has begun, and not once it stops.
+    takes boolean not null default false
 );
 
 -- Which run holds each group, as long as that has its row in `runs`. A group that is not here was never held.
@@ -29,13 +31,23 @@ begin
 end
 $$;
 
+-- Raises AK003 unless this run holds the group. No lock: a run hands a group over only once nothing of it is in hand, and whoever takes
+-- one from a run deletes the row of that run first, which `hold_run` keeps. But a failover can lose that a group was handed over.
+create function askd.hold_group(what text, by_run uuid) returns void strict language plpgsql as $$
+begin
+    if not exists (select from askd.held where group_name = what and run = by_run) then
+        raise exception 'another daemon holds this group' using errcode = 'AK003';
+    end if;
+end
+$$;
+
 -- Whether a daemon is there that knows of one lease only, of all groups.
 create function askd.has_older(lease float8) returns boolean language sql as $$
     select exists (select from askd.nodes where knows < 13 and heard > now() - make_interval(secs => lease))
 $$;
 
 -- Has a run hold these groups, unless other runs do. `revokes`: runs whose leases are over lose what they hold, and all they would save.
--- Beside a daemon that knows of one lease only, whoever has that holds all groups. Returns those that it holds now.
+-- Beside a daemon that knows of one lease only, whoever has that holds all groups. Returns those that it did not hold before.
 create function askd.take_groups(by_run uuid, names text[], leads boolean, revokes boolean, lease float8) returns setof text
 language plpgsql as $$
 begin
@@ -53,20 +65,16 @@ begin
     end if;
     return query insert into askd.held as held (group_name, run) select name, by_run from unnest(names) as new (name) order by name
         on conflict (group_name) do update set run = excluded.run
-            where held.run = excluded.run or not exists (select from askd.runs where runs.run = held.run)
+            where not exists (select from askd.runs where runs.run = held.run)
         returning group_name;
 end
 $$;
 
--- Hands groups of one run to another one; null: to nobody. Returns whether that could have them.
+-- Hands groups of one run to another one. Returns whether that could have them.
 create function askd.hand_over(from_run uuid, to_run uuid, names text[]) returns boolean language plpgsql as $$
 begin
     perform pg_advisory_xact_lock(7161075);
-    if to_run is null then
-        delete from askd.held where run = from_run and group_name = any(names);
-        return true;
-    end if;
-    perform from askd.runs where run = to_run and until > now() + interval '5 seconds' for key share;
+    perform from askd.runs where run = to_run and takes and until > now() + interval '5 seconds' for key share;
     if not found then
         return false;
     end if;
@@ -81,10 +89,13 @@ begin
     if tg_op = 'UPDATE' and new.holder = old.holder then
         return new;
     end if;
-    perform pg_advisory_xact_lock(7161075);
+    -- Others take no lock: they may wait for the row while a late leader, which keeps it, waits for the lock.
     if (select knows from askd.nodes where node = new.node order by heard desc limit 1) < 13 then
-        if exists (select from askd.held join askd.runs on runs.run = held.run where until > now()) then
-            raise exception 'daemons of a later version still hold groups';
+        -- Without a row it finds that another one leads, and tries again.
+        if not pg_try_advisory_xact_lock(7161075)
+            or exists (select from askd.held join askd.runs on runs.run = held.run where until > now())
+        then
+            return null;
         end if;
         delete from askd.runs where until <= now();
     end if;
@@ -126,5 +137,50 @@ begin
             values (which, of_group, array[made_by], what, code) returning revision;
         perform askd.save_along(which, effects, folders, times, lines);
     end if;
+end
+$$;
+
+-- `holder`: the run that has to hold the group.
+create or replace function askd.save_all(saves jsonb) returns table (place bigint, stored bigint)
+language plpgsql as $$
+declare
+    save record;
+    era uuid := (select mark from askd.era);
+begin
+    perform askd.hold_folder(whose.of_group, whose.held), askd.hold_group(whose.of_group, whose.holder) from (
+        select distinct of_group, held, holder from jsonb_to_recordset(saves) as save (of_group text, held uuid, holder uuid)
+    ) as whose;
+    place := -1;
+    for save in select * from jsonb_to_recordset(saves) as save (
+        which uuid, of_group text, made_by uuid, what jsonb, given bigint, code text, replaces uuid, in_era uuid, retired boolean,
+        effects text[], folders text[], times bigint[], lines text[]
+    ) loop
+        place := place + 1;
+        if save.given is not null then
+            select * into stored from askd.save_new(save.which, save.of_group, save.made_by, save.what, null, save.given, save.code,
+                save.effects, save.folders, save.times, save.lines);
+            if found then
+                return next;
+            end if;
+        elsif save.in_era is distinct from era then
+            stored := null;
+            return next;
+        else
+            loop
+                update askd.asks as asks set revision = asks.revision + 1, record = save.what, changed = pg_current_xact_id(),
+                        operations = (array_prepend(save.made_by, asks.operations))[1:8], settled = asks.settled or save.retired
+                    where asks.id = save.which and asks.group_name = save.of_group and asks.operations[1] = save.replaces
+                    returning asks.revision into stored;
+                exit when found;
+                exit when not askd.bring_back(save.which, save.replaces);
+            end loop;
+            if found then
+                if cardinality(save.effects) + cardinality(save.times) > 0 then
+                    perform askd.save_along(save.which, save.effects, save.folders, save.times, save.lines);
+                end if;
+                return next;
+            end if;
+        end if;
+    end loop;
 end
 $$;

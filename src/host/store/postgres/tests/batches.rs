@@ -29,6 +29,7 @@ impl<'a> Bench<'a> {
             made_by: operation(number),
             what: RawValue::from_string("{}".to_owned()).unwrap(),
             held: None,
+            holder: None,
             code: format!("k{number}"),
             over,
             in_era: self.era.clone(),

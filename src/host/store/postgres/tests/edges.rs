@@ -120,7 +120,7 @@ fn what_went_along_with_a_save_that_a_crash_took_is_stored_again_with_it() {
         |what: &str| [Noted { ask: first.id, at: Time::from_millis(7), json: format!("{{\"what\":\"{what}\"}}") }];
     let viewed = step(&first, Event::Viewed);
     let save = |ask: &Arc<Ask>, from: Arc<Ask>, what, retired| {
-        let along = Along { left: Some(&left), noted: &noted(what), retired };
+        let along = Along { left: Some(&left), noted: &noted(what), retired, ..Along::default() };
         shared.save(ask, &Basis::Ask(from), along, Save::Soon).unwrap();
     };
     save(&viewed, first.clone(), "viewed", false);

@@ -2,7 +2,7 @@
 
 use super::edges::two;
 use super::*;
-use crate::host::store::{LeftTo, Tended};
+use crate::host::store::{LeftTo, Surplus, Tended};
 use askd_core::Effect;
 
 /// Two daemons. All questions have the same code.
@@ -42,11 +42,19 @@ fn owed(of: &Opened) -> usize {
     of.store.shared().unwrap().owed().unwrap().len()
 }
 
-fn fails(server: &Server, text: &'static str) -> bool {
-    server.runtime.block_on(async {
-        let mut connection = PgConnection::connect(&server.url).await.unwrap();
-        sqlx::raw_sql(text).execute(&mut connection).await.is_err()
-    })
+/// The run of the daemon of that name.
+fn run_of(server: &Server, node: &str) -> String {
+    server.sql(&format!("select run::text from askd.runs where node = '{node}'")).remove(0)
+}
+
+/// The first daemon asks something in a group, takes it, and hands it to the other one, which begins with it.
+fn handed(server: &Server, [one, other]: &[Opened; 2], number: u128, name: &str) {
+    asked(one, number, name, false);
+    assert_eq!(begins(one), [name]);
+    begins(other);
+    assert!(one.store.shared().unwrap().end(&group(name)));
+    assert!(one.store.shared().unwrap().hand_over(&run_of(server, "other"), &[group(name)]).unwrap());
+    assert_eq!(begins(other), [name]);
 }
 
 #[test]
@@ -66,25 +74,26 @@ fn the_leader_holds_what_nobody_holds_and_hands_a_group_over_once_nothing_keeps_
     asked(&other, 3, "a", false);
     asked(&other, 4, "a", true);
     assert_eq!((owed(&one), owed(&other)), (2, 0));
-    // The other one takes it up as soon as nothing keeps it here.
-    let run = server.sql("select run::text from askd.runs where node = 'other'").remove(0);
+    // It goes only while nothing keeps it here.
+    let run = run_of(&server, "other");
     let kept = of_one.tenure(&group("a")).unwrap();
-    of_one.end(&group("a"));
-    assert!(!of_one.holds(&group("a")) && of_one.tenure(&group("a")).is_none() && !of_one.is_idle(&group("a")));
-    assert_eq!(owed(&one), 1, "what the leader does");
+    assert!(!of_one.end(&group("a")) && of_one.holds(&group("a")), "something keeps it here");
     drop(kept);
-    assert!(of_one.is_idle(&group("a")) && begins(&other).is_empty());
-    assert!(of_one.hand_over(Some(&run), &[group("a")]).unwrap());
+    assert!(of_one.end(&group("a")) && !of_one.holds(&group("a")) && of_one.tenure(&group("a")).is_none());
+    assert_eq!(owed(&one), 1, "what the leader does");
+    assert!(begins(&other).is_empty());
+    assert!(of_one.hand_over(&run, &[group("a")]).unwrap());
     assert_eq!((begins(&one), begins(&other)), (vec![], vec!["a".to_owned()]));
     assert_eq!((owed(&one), owed(&other)), (1, 0));
     of_one.learned(vec![(group("b"), 1)]);
     asked(&one, 5, "b", false);
     assert_eq!((owed(&one), owed(&other)), (2, 0));
     let nobody = "00000000-0000-0000-0000-000000000000";
-    of_one.end(&group("b"));
-    assert!(!of_one.hand_over(Some(nobody), &[group("b")]).unwrap(), "it is not there");
-    assert!(of_one.hand_over(None, &[group("b")]).unwrap());
-    assert_eq!(begins(&one), ["b"]);
+    assert!(of_one.end(&group("b")));
+    assert!(!of_one.hand_over(nobody, &[group("b")]).unwrap(), "it is not there");
+    assert_eq!((begins(&one), owed(&one)), (vec!["b".to_owned()], 1), "it still holds it, and begins with it anew");
+    assert!(of_one.hand_over(&run, &[group("b")]).unwrap() && of_one.holds(&group("b")), "that was called off");
+    assert!(begins(&other).is_empty());
     // A planned stop lets them go.
     other.store.close().unwrap();
     assert_eq!(begins(&one), ["a"]);
@@ -97,19 +106,28 @@ fn groups_go_to_a_daemon_that_has_much_fewer() {
     for number in 1..13 {
         asked(&one, number, &format!("g{number}"), false);
     }
-    let of_one = one.store.shared().unwrap();
+    let [of_one, of_other] = [&one, &other].map(|opened| opened.store.shared().unwrap());
     assert_eq!(begins(&one).len(), 12);
-    let Tended { new, surplus } = of_one.tend().unwrap();
-    let surplus = surplus.unwrap();
-    let to = surplus.to.unwrap();
-    assert_eq!((new.len(), surplus.most), (0, 6));
-    assert_eq!(server.sql(&format!("select node from askd.runs where run::text = '{to}'")), ["other"]);
-    let six: Vec<Group> = of_one.held().into_iter().map(|(group, _)| group).take(6).collect();
-    for group in &six {
-        of_one.end(group);
-    }
-    assert!(of_one.hand_over(Some(&to), &six).unwrap());
+    // Not before that works, and not once it stops.
+    let six: Vec<Group> = of_one.held().into_iter().take(6).collect();
+    let surplus = || of_one.tend().unwrap().surplus;
+    assert!(surplus().is_none(), "it may never work");
+    assert!(begins(&other).is_empty() && surplus().is_some());
+    of_other.rest().unwrap();
+    assert!(surplus().is_none() && six.iter().all(|group| of_one.end(group)));
+    assert!(!of_one.hand_over(&run_of(&server, "other"), &six).unwrap(), "it stops");
+    assert_eq!(begins(&one).len(), 6);
+    begins(&other);
+    let Tended { new, surplus, .. } = of_one.tend().unwrap();
+    let Surplus { to, most } = surplus.unwrap();
+    assert_eq!((new.len(), most, &to), (0, 6, &run_of(&server, "other")));
+    assert!(six.iter().all(|group| of_one.end(group)));
+    assert!(of_one.hand_over(&to, &six).unwrap());
+    assert_eq!((of_one.unserved(), of_other.unserved()), (0, 0));
+    of_other.tend().unwrap();
+    assert_eq!(of_other.unserved(), 6, "it has not begun with them");
     assert_eq!(begins(&other).len(), 6);
+    assert_eq!(of_other.unserved(), 0);
     assert!(
         of_one.tend().unwrap().surplus.is_none() && other.store.shared().unwrap().tend().unwrap().surplus.is_none()
     );
@@ -119,20 +137,16 @@ fn groups_go_to_a_daemon_that_has_much_fewer() {
 #[test]
 fn a_silent_run_loses_its_groups_and_saves_nothing_more() {
     let Some(server) = Server::found() else { return };
-    let [one, other] = daemons(&server);
-    let [of_one, of_other] = [&one, &other].map(|opened| opened.store.shared().unwrap());
-    asked(&one, 1, "a", false);
-    assert_eq!(begins(&one), ["a"]);
-    let run = server.sql("select run::text from askd.runs where node = 'other'").remove(0);
-    of_one.end(&group("a"));
-    assert!(of_one.hand_over(Some(&run), &[group("a")]).unwrap());
-    assert_eq!(begins(&other), ["a"]);
+    let both = daemons(&server);
+    let [one, other] = &both;
+    let [of_one, of_other] = [one, other].map(|opened| opened.store.shared().unwrap());
+    handed(&server, &both, 1, "a");
     let silent = || {
         let until = "update askd.runs set until = now() - interval '1 s' where node = 'other'";
         server.sql(until);
     };
     silent();
-    assert!(begins(&one).is_empty(), "it has only just come");
+    assert!(begins(one).is_empty(), "it has only just come");
     // The clock was set: nobody has had the time to renew a lease.
     server.sql("update askd.runs set until = now() - interval '1 s'");
     let mut looks = 0;
@@ -154,32 +168,118 @@ fn a_silent_run_loses_its_groups_and_saves_nothing_more() {
 #[test]
 fn beside_an_earlier_version_the_leader_holds_all_groups() {
     let Some(server) = Server::found() else { return };
-    let [one, other] = daemons(&server);
-    let [of_one, of_other] = [&one, &other].map(|opened| opened.store.shared().unwrap());
-    asked(&one, 1, "a", false);
-    assert_eq!(begins(&one), ["a"]);
-    let run = server.sql("select run::text from askd.runs where node = 'other'").remove(0);
-    of_one.end(&group("a"));
-    assert!(of_one.hand_over(Some(&run), &[group("a")]).unwrap());
-    assert_eq!(begins(&other), ["a"]);
+    let both = daemons(&server);
+    let [one, other] = &both;
+    let [of_one, of_other] = [one, other].map(|opened| opened.store.shared().unwrap());
+    handed(&server, &both, 1, "a");
     server.sql(
         "insert into askd.nodes (run, node, home, version, reads, knows, heard)
          values (gen_random_uuid(), 'old-host', gen_random_uuid(), '0', 3, 12, now())",
     );
     let surplus = of_other.tend().unwrap().surplus.unwrap();
-    let leader = server.sql("select run::text from askd.runs where node = 'one'").remove(0);
-    assert_eq!((surplus.to.as_deref(), surplus.most), (Some(leader.as_str()), 1));
-    asked(&one, 2, "b", false);
+    assert_eq!(surplus.to, run_of(&server, "one"));
+    asked(one, 2, "b", false);
     assert!(of_other.take(&[group("b")]).unwrap().is_empty(), "only the leader takes any");
-    assert_eq!(begins(&one), ["b"]);
+    assert_eq!(begins(one), ["b"]);
     assert!(of_one.tend().unwrap().surplus.is_none());
     let takes = "update askd.groups set holder = gen_random_uuid(), fence = fence + 1, node = 'old-host', home = gen_random_uuid(),
-                     until = now() + interval '15 s' where name = '*'";
-    assert!(fails(&server, takes), "live runs hold groups");
+                     until = now() + interval '15 s' where name = '*' returning node";
+    assert!(server.sql(takes).is_empty(), "live runs hold groups");
     server.sql("update askd.runs set until = now() - interval '1 s'");
-    assert!(!fails(&server, takes));
+    assert_eq!(server.sql(takes), ["old-host"]);
     let late = Arc::new(ask(7, "late"));
     for of in [of_one, of_other] {
         assert!(matches!(of.save(&late, &Basis::New(0), Along::default(), Save::Now), Err(StoreError::Io { .. })));
     }
+}
+
+/// Its lease is over after the database was away, and nobody has taken anything: it begins with nothing anew.
+#[test]
+fn a_leader_whose_lease_is_late_keeps_what_others_ask_for() {
+    let Some(server) = Server::found() else { return };
+    let [one, other] = daemons(&server);
+    asked(&other, 1, "a", false);
+    assert_eq!(begins(&one), ["a"]);
+    other.store.shared().unwrap().learned(vec![(group("a"), 1)]);
+    asked(&other, 2, "a", false);
+    server.sql("update askd.runs set until = now() - interval '1 s'");
+    assert_eq!((begins(&one).len(), owed(&one)), (0, 1));
+    let of_one = one.store.shared().unwrap();
+    assert!(of_one.take(&[group("a")]).unwrap().is_empty() && owed(&one) == 1);
+}
+
+/// A failover has lost that a group was handed over, or that it was taken.
+#[test]
+fn what_the_tables_give_to_another_run_is_dropped_and_nothing_is_saved_for_it() {
+    let Some(server) = Server::found() else { return };
+    let both = daemons(&server);
+    let [of_one, of_other] = [&both[0], &both[1]].map(|opened| opened.store.shared().unwrap());
+    handed(&server, &both, 1, "a");
+    let back = |name: &str| {
+        server.sql(&format!("update askd.held set run = '{}' where group_name = '{name}'", run_of(&server, "one")));
+    };
+    back("a");
+    let known = of_other.look().unwrap().changed.remove(0).ask;
+    let (known, later) = (Arc::new(known.clone()), Arc::new(settled(known)));
+    let known = both[1].store.load(&known.group, known.id).unwrap().unwrap();
+    let save = |of_holder| {
+        of_other.save(&later, &Basis::Ask(Arc::clone(&known)), Along { of_holder, ..Along::default() }, Save::Now)
+    };
+    assert!(of_other.holds(&group("a")), "it does not know yet");
+    assert!(matches!(save(true), Err(StoreError::Stale)), "what it has done");
+    assert!(!of_other.holds(&group("a")) && !both[1].store.overtaken().is_cancelled());
+    // Any daemon takes an answer.
+    of_other.look().unwrap();
+    let known = both[1].store.load(&known.group, known.id).unwrap().unwrap();
+    of_other.save(&later, &Basis::Ask(known), Along::default(), Save::Now).unwrap();
+    assert_eq!(begins(&both[0]), ["a"]);
+    // As many as before, and others.
+    for (number, name) in [(2, "b"), (3, "c")] {
+        handed(&server, &both, number, name);
+    }
+    back("b");
+    asked(&both[0], 4, "d", false);
+    server.sql(&format!("insert into askd.held (group_name, run) values ('d', '{}')", run_of(&server, "other")));
+    assert!(begins(&both[1]).is_empty() && of_other.holds(&group("b")), "nobody expects it");
+    server.crash();
+    assert_eq!(begins(&both[1]), ["d"]);
+    assert_eq!(["b", "c", "d"].map(|name| of_other.holds(&group(name))), [false, true, true]);
+    assert_eq!(begins(&both[0]), ["b"]);
+    assert!(of_one.holds(&group("b")));
+}
+
+/// The groups of a silent run have to wait. What nobody ever held does not.
+#[test]
+fn a_new_group_does_not_wait_for_many_of_a_silent_run() {
+    let Some(server) = Server::found() else { return };
+    let [one, _other] = daemons(&server);
+    server.sql(
+        "with silent as (insert into askd.runs (run, node, home, until)
+             values (gen_random_uuid(), 'silent', gen_random_uuid(), now() - interval '1 s') returning run)
+         insert into askd.held (group_name, run) select 'of-silent-' || number, run from silent, generate_series(1, 5000) as number",
+    );
+    asked(&one, 1, "new", false);
+    assert_eq!(begins(&one), ["new"]);
+    let of_one = one.store.shared().unwrap();
+    assert_eq!(of_one.unserved(), 5_000);
+    server.sql("delete from askd.runs where node = 'silent'");
+    let Tended { new, more, .. } = of_one.tend().unwrap();
+    assert_eq!((new.len(), more, of_one.unserved()), (500, true, 5_000), "it has not begun with them");
+}
+
+/// A late leader keeps the row of its lease while it waits for the lock.
+#[test]
+fn who_takes_the_lead_waits_for_nobody_who_takes_groups() {
+    let Some(server) = Server::found() else { return };
+    let [one, _other] = daemons(&server);
+    asked(&one, 1, "a", false);
+    server.sql("update askd.groups set until = now() - interval '1 s'");
+    server.runtime.block_on(async {
+        let mut taker = PgConnection::connect(&server.url).await.unwrap();
+        sqlx::raw_sql("begin; select pg_advisory_xact_lock(7161075)").execute(&mut taker).await.unwrap();
+        let mut leader = PgConnection::connect(&server.url).await.unwrap();
+        let takes = "set statement_timeout = 1000;
+                     update askd.groups set holder = gen_random_uuid(), fence = fence + 1, node = 'other' where name = '*'";
+        sqlx::raw_sql(takes).execute(&mut leader).await.unwrap();
+    });
 }

@@ -595,6 +595,8 @@ async fn the_database_loses_a_card(sabotage: Option<(&'static str, bool)>) {
     meanwhile(|| within(SOON, "the card's id to be stored", posted));
     // Longer than what was stored stays at hand to be stored again.
     tokio::time::sleep(Duration::from_secs(1)).await;
+    // The other daemon would see, as soon as it looks, what is missing, and have it looked for itself.
+    let held = cluster.falls_behind().await;
     cluster.database.query(
         "begin; delete from askd.era;
          update askd.asks as asks set revision = 1, operations = first.operations, record = first.record
@@ -603,6 +605,7 @@ async fn the_database_loses_a_card(sabotage: Option<(&'static str, bool)>) {
     );
     // In the inbox: a click would say which card it is.
     meanwhile(|| cluster.hosts[1].answer("r1", "no"));
+    std::fs::remove_file(held).unwrap();
     assert_eq!(meanwhile(|| agent.outcome("r1"))["result"]["answers"], json!({"Deploy?": "no"}));
     cluster.says(&card.ts, "*no* by").await;
     assert_eq!(cluster.slack.messages(CHANNEL).len(), 1, "one card");

@@ -155,6 +155,10 @@ impl Broker {
         let Some(shared) = self.0.store.shared() else { return Vec::new() };
         // As one step: an ask is either among these, or is made by a daemon that knows that it holds the group.
         self.enter(|index| {
+            if self.0.ctx.is_cut() {
+                // Whoever follows in this process, with the lead, begins with them.
+                return Vec::new();
+            }
             // No job may see that the group is held, and not what the ask owes.
             let mut lanes = self.lanes();
             let new: HashSet<&Group> = groups.iter().filter(|group| shared.begin(group)).collect();

@@ -287,7 +287,9 @@ impl Holding {
             let new: Vec<Group> = given.into_iter().filter(|group| !known.held.contains_key(group)).collect();
             (new, lost)
         };
-        lost.iter().for_each(|group| self.drop_group(group));
+        for group in &lost {
+            self.drop_group(group);
+        }
         if new.is_empty() {
             return Ok(new);
         }

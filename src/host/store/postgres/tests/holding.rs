@@ -275,8 +275,8 @@ fn who_takes_the_lead_waits_for_nobody_who_takes_groups() {
     asked(&one, 1, "a", false);
     server.sql("update askd.groups set until = now() - interval '1 s'");
     server.runtime.block_on(async {
-        let mut taker = PgConnection::connect(&server.url).await.unwrap();
-        sqlx::raw_sql("begin; select pg_advisory_xact_lock(7161075)").execute(&mut taker).await.unwrap();
+        let mut busy = PgConnection::connect(&server.url).await.unwrap();
+        sqlx::raw_sql("begin; select pg_advisory_xact_lock(7161075)").execute(&mut busy).await.unwrap();
         let mut leader = PgConnection::connect(&server.url).await.unwrap();
         let takes = "set statement_timeout = 1000;
                      update askd.groups set holder = gen_random_uuid(), fence = fence + 1, node = 'other' where name = '*'";

@@ -308,15 +308,36 @@ impl Holding {
         !known.ending.is_empty() || known.held.len() != seen.mine || seen.era.is_none() || seen.era != known_era
     }
 
-    pub(super) async fn tend(self, database: Connections, check: String, leads: bool) -> Result<Tended, Failed> {
-        let _turn = self.0.turn.lock().await;
+    async fn look(&self, database: &Connections, leads: bool) -> Result<Seen, Failed> {
         let (run, revokes) = (self.0.run.clone(), self.is_in_touch());
         let look: Work<String> = Arc::new(move |connection| {
             let look = scalar(LOOK).bind(run.clone()).bind(leads).bind(LEASE.as_secs_f64()).bind(revokes);
             Box::pin(async move { look.fetch_one(connection).await })
         });
         let seen = database.read(false, look).await?;
-        let mut seen: Seen = serde_json::from_str(&seen).map_err(|error| Failed::Unchanged(error.to_string()))?;
+        serde_json::from_str(&seen).map_err(|error| Failed::Unchanged(error.to_string()))
+    }
+
+    /// Has a leader that opens hold what nobody holds, so that it begins with all of it at once. What it cannot take now, it takes later.
+    /// The caller has the turn.
+    pub(super) async fn take_free(&self, database: &Connections, check: &str) -> Vec<String> {
+        let mut all = Vec::new();
+        loop {
+            let taken = match self.look(database, true).await {
+                Ok(seen) => self.take(database, check, &parsed(&seen.free), true).await,
+                Err(error) => Err(error),
+            };
+            let many = taken.as_ref().map_or(0, Vec::len);
+            all.extend(names(&taken.unwrap_or_default()));
+            if many < SOME {
+                return all;
+            }
+        }
+    }
+
+    pub(super) async fn tend(self, database: Connections, check: String, leads: bool) -> Result<Tended, Failed> {
+        let _turn = self.0.turn.lock().await;
+        let mut seen = self.look(&database, leads).await?;
         let mut new = Vec::new();
         if self.differs(&seen) {
             new = self.compare(&database, &check).await?;
@@ -333,19 +354,6 @@ impl Holding {
         }
         new.extend(taken);
         Ok(Tended { new, more, surplus: self.surplus(seen, leads) })
-    }
-
-    /// Whether other runs may give groups to this one.
-    pub(super) async fn may_be_given(&self, database: &Connections, check: &str, takes: bool) -> Result<(), Failed> {
-        let run = self.0.run.clone();
-        let say: Work<()> = Arc::new(move |connection| {
-            let run = run.clone();
-            Box::pin(async move {
-                let say = "update askd.runs set takes = $2 where run = $1::uuid";
-                query(say).bind(run).bind(takes).execute(connection).await.map(drop)
-            })
-        });
-        database.transact(Durable::No, check, say).await
     }
 
     fn surplus(&self, seen: Seen, leads: bool) -> Option<Surplus> {

@@ -274,8 +274,14 @@ impl Waiting {
             })
         });
         let begun = self.database.run(async move { connections.transact(Durable::Yes, &check, work).await }).await;
-        let (since, (era, flushed), pins, held) =
+        let (since, (era, flushed), pins, mut held) =
             begun.map_err(|error| io_error("[postgres]")(io::Error::other(error.to_string())))?;
+        if leads {
+            let (holding, connections) = (self.node.holding.clone(), self.database.connections().clone());
+            let check = checks(self.lease.as_ref(), &holding);
+            let taken = self.database.run(async move { Ok(holding.take_free(&connections, &check).await) }).await;
+            held.extend(taken.unwrap_or_default());
+        }
         self.node.holding.set(&held);
         drop(turn);
         let shared = Arc::new(Shared {

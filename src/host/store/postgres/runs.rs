@@ -1,6 +1,6 @@
 //! The lease of a run: a row of `askd.runs`, with which it holds its groups ([`super::holding`] has what follows from it).
 
-use super::database::{Connections, Durable, Work, query, scalar};
+use super::database::{Connections, Durable, Failed, Work, query, scalar};
 use super::holding::{Holding, Renewed};
 use super::lease::{RENEWED_AFTER, lasts};
 use crate::sabotage::on;
@@ -59,5 +59,18 @@ impl Holding {
             None if on("nofence") => Renewed::Late,
             None => Renewed::Gone,
         })
+    }
+
+    /// Whether other runs may give groups to this one.
+    pub(super) async fn may_be_given(&self, database: &Connections, check: &str, takes: bool) -> Result<(), Failed> {
+        let run = self.run().to_owned();
+        let say: Work<()> = Arc::new(move |connection| {
+            let run = run.clone();
+            Box::pin(async move {
+                let say = "update askd.runs set takes = $2 where run = $1::uuid";
+                query(say).bind(run).bind(takes).execute(connection).await.map(drop)
+            })
+        });
+        database.transact(Durable::No, check, say).await
     }
 }

@@ -29,6 +29,7 @@ use std::hint::black_box;
 use std::io;
 use std::sync::{Arc, Once};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, broadcast, watch};
 
 /// When the allocator is made to give back what loading needed: it keeps what was freed less than a second ago.
@@ -144,10 +145,24 @@ impl Broker {
             index.count()
         };
         *self.0.noted.lock() = Lines::default();
+        if self.is_shared() && self.leads() {
+            self.hold_what_was_copied();
+        }
         self.0.loading.end();
         tracing::info!(open, closed = settled, "Stored questions loaded");
         self.go_on(&late.into_inner());
         Ok(())
+    }
+
+    /// What was copied has no count, so only who has read it knows of its groups.
+    fn hold_what_was_copied(&self) {
+        let mut unheld = self.index().every_group();
+        unheld.retain(|group| !self.holds(group));
+        if !unheld.is_empty()
+            && let Err(error) = Handle::current().block_on(self.take_free(unheld))
+        {
+            tracing::warn!(%error, "some groups wait until they are looked at again");
+        }
     }
 
     /// Takes in an ask that the last run left. What is known of it already is at least as new.
@@ -164,9 +179,6 @@ impl Broker {
                 return true;
             }
             index.insert_named(ask, named, self.0.set_by);
-            if on("untimed") {
-                let _forgotten = index.take_due(Time::MAX, |_| true);
-            }
             // It holds the group since: then the rest of it has been taken up already.
             let came = !serves && self.serves(ask) && (!settled || undone());
             if came || lost && serves || (owes && (*settled || !on("noresume"))) {
@@ -221,15 +233,8 @@ impl Broker {
             (index.open(), if leads { index.all_crowded() } else { Vec::new() })
         };
         open.retain(|group, _| self.does_folder_work(group));
-        let (broker, groups) = (self.clone(), if leads { self.index().every_group() } else { Vec::new() });
+        let broker = self.clone();
         self.0.ctx.spawn(async move {
-            // Those that were copied have no count.
-            let unheld: Vec<Group> = groups.into_iter().filter(|group| !broker.holds(group)).collect();
-            if !unheld.is_empty()
-                && let Err(error) = broker.take_free(unheld).await
-            {
-                tracing::warn!(%error, "some groups wait until they are looked at again");
-            }
             broker.do_what_is_owed().await;
             broker.tell_deadlines(open).await;
             broker.in_turn(crowded.into_iter().map(|id| (id, Event::Crowded))).await;

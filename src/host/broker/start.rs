@@ -7,7 +7,7 @@ use super::index::Index;
 use super::saves::Saves;
 use super::sharing::Beside;
 use super::updates::Updates;
-use super::{Broker, CHANGES, Failure, Inner, PLACES};
+use super::{Broker, CHANGES, Failure, Inner, PLACES, RETRY};
 use crate::host::audit::{Audit, Lines};
 use crate::host::ctx::Ctx;
 use crate::host::delivery;
@@ -154,14 +154,17 @@ impl Broker {
         Ok(())
     }
 
-    /// What was copied has no count, so only who has read it knows of its groups.
+    /// What was copied has no count, so only who has read it knows of its groups. Once they are held, they have one.
     fn hold_what_was_copied(&self) {
-        let mut unheld = self.index().every_group();
+        let (mut unheld, runtime, mut pause) = (self.index().every_group(), Handle::current(), RETRY.0);
         unheld.retain(|group| !self.holds(group));
-        if !unheld.is_empty()
-            && let Err(error) = Handle::current().block_on(self.take_free(unheld))
+        while !unheld.is_empty()
+            && let Err(error) = runtime.block_on(self.take_free(unheld.clone()))
         {
-            tracing::warn!(%error, "some groups wait until they are looked at again");
+            tracing::warn!(%error, "some groups are not served yet; trying again");
+            if !runtime.block_on(self.pause(&mut pause)) {
+                return;
+            }
         }
     }
 

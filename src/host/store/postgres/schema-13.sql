@@ -63,6 +63,8 @@ begin
                 and exists (select from askd.held where held.run = runs.run)
                 for update skip locked);
     end if;
+    -- What was copied has no count, and without one nobody would find it once the row in `held` is gone.
+    insert into askd.counts (group_name, accepted) select name, 0 from unnest(names) as new (name) order by name on conflict do nothing;
     return query insert into askd.held as held (group_name, run) select name, by_run from unnest(names) as new (name) order by name
         on conflict (group_name) do update set run = excluded.run
             where not exists (select from askd.runs where runs.run = held.run)

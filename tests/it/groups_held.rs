@@ -232,6 +232,51 @@ async fn the_texts_of_a_card_are_posted_once_though_the_daemon_that_has_begun_di
     assert_eq!(["1", "2"].map(parts), [1, 1], "each once");
 }
 
+/// How many groups a daemon says that it holds.
+fn held_by(cluster: &Cluster, number: usize) -> Option<String> {
+    let (_, text) = cluster.hosts[number].world.raw("GET", "/metrics", "", "");
+    text.lines().find_map(|line| line.strip_prefix("askd_groups_held ")).map(str::to_owned)
+}
+
+/// A failover has lost that a group was handed over, and the daemon that has handed it over has begun with it again. The other one has not
+/// looked since, and takes itself for the holder.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_daemon_takes_in_that_holds_the_group_no_more_is_shown_by_the_holder() {
+    let Some(mut cluster) = Cluster::of(2).await else { return };
+    let late = cluster.woken.path().join("late");
+    let world = &mut cluster.hosts[1].world;
+    world.kill();
+    world.set_env("ASKD_GATE", &format!("owed={}", late.display()));
+    cluster.start(1);
+    let agent = cluster.agent(1, "research");
+    assert_eq!(meanwhile(|| agent.ask("r1", "Deploy?")).0, 201);
+    cluster.card().await;
+    let goes_to = |number: usize| {
+        cluster.database.query(&format!(
+            "update askd.held set run = (select run from askd.runs where node = 'host-{number}') where group_name = 'research'"
+        ));
+        let holds = || {
+            // A daemon that has not looked for long takes no calls.
+            agent.call("GET", "/asks/unknown", "");
+            (held_by(&cluster, number).unwrap() == "1").then_some(())
+        };
+        meanwhile(|| within(SOON, "the group to be held", holds));
+    };
+    goes_to(1);
+    let gone = || (held_by(&cluster, 0).unwrap() == "0").then_some(());
+    meanwhile(|| within(SOON, "the group to be gone", gone));
+    std::fs::write(&late, "").unwrap();
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    goes_to(0);
+    assert_eq!(meanwhile(|| held_by(&cluster, 1)).unwrap(), "1", "it does not know");
+    assert_eq!(meanwhile(|| agent.ask("r2", "And this?")).0, 201);
+    let posters = || cluster.database.query("select line ->> 'node' from askd.audit where line ->> 'what' = 'posted'");
+    // Not only once the card is overdue.
+    let shown = || Some(posters()).filter(|posters| posters.len() == 2);
+    assert_eq!(meanwhile(|| within(DEATH, "the card to be noted", shown)), ["host-0", "host-0"]);
+    assert_eq!(cluster.slack.messages(CHANNEL).len(), 2, "one card each");
+}
+
 mod measures {
     use super::*;
 

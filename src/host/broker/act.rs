@@ -5,7 +5,7 @@ use super::Broker;
 use super::errands::{Errand, What};
 use super::index::is_chat;
 use super::lane::Work;
-use super::step::Applied;
+use super::step::{Applied, Stepped};
 use crate::host::delivery;
 use crate::host::port::Reminded;
 use crate::ipc::{RESPONSES, status_name};
@@ -19,10 +19,15 @@ use std::time::Duration;
 const OURS_AGAIN: Duration = Duration::from_millis(200);
 
 impl Broker {
-    /// Does what a saved step asks for; the caller sees to the errands.
-    pub(super) fn act(&self, ask: &Arc<Ask>, effects: Vec<Effect>, errands: &mut Vec<Errand>) {
+    /// Does what a saved step asks this daemon for; the caller sees to the errands.
+    pub(super) fn act(&self, step: Stepped, errands: &mut Vec<Errand>) {
+        let (ask, effects) = step.into_own();
+        self.act_now(&ask, effects, errands);
+    }
+
+    /// Does all of this.
+    pub(super) fn act_now(&self, ask: &Arc<Ask>, effects: Vec<Effect>, errands: &mut Vec<Errand>) {
         let errand = |what| Errand { ask: Arc::clone(ask), what };
-        let effects = self.own_of(ask, effects);
         let first = effects.contains(&Effect::Note(Fact::Settled));
         for effect in effects {
             match effect {

@@ -37,11 +37,6 @@ impl Broker {
         if self.is_of_leader(ask) { self.leads() } else { self.holds(&ask.group) }
     }
 
-    /// Whether what it does of its own accord with the ask is the work of the holder of the group.
-    pub(super) fn acts_as_holder(&self, ask: &Ask) -> bool {
-        self.is_shared() && !is_in_chat(ask) && self.holds(&ask.group)
-    }
-
     /// Keeps it so until that is dropped; `None`: another daemon does it, or will.
     pub(super) fn tenure(&self, ask: &Ask) -> Option<Tenure> {
         match self.0.store.shared() {

@@ -3,7 +3,6 @@
 //! While it is away, all this waits. Everything else of the group's asks goes on.
 
 use super::errands::Errand;
-use super::step::Stepped;
 use super::{Broker, Failure, RETRY};
 use crate::host::delivery;
 use crate::host::store::{LeftTo, Pin, Pins, Silent, StoreError, Tenure};
@@ -24,6 +23,45 @@ enum Whose {
     Holder,
     /// The host's that serves the folder of the ask's group.
     Host,
+}
+
+impl Whose {
+    /// `pinned`: a host serves the folder of the ask's group.
+    fn of(ask: &Ask, effect: &Effect, pinned: bool) -> Self {
+        let is_file = |id: &RequestId| ask.waiter(id).is_some_and(|waiter| waiter.carrier.is_file());
+        let folder = match effect {
+            Effect::Delivery { to: Taker::Waiter(id), effect: DeliveryEffect::Write | DeliveryEffect::Publish }
+                if !is_file(id) =>
+            {
+                return Self::Anybody;
+            }
+            Effect::Delivery { to: Taker::Waiter(id), .. } => is_file(id),
+            Effect::Delivery { to: Taker::Briefing, .. }
+            | Effect::FollowUp(_)
+            | Effect::Status
+            | Effect::Identify(_) => true,
+            Effect::Widget { .. } | Effect::Note(_) | Effect::Retire | Effect::Forget => false,
+        };
+        if folder && pinned && !on("anyhost") { Self::Host } else { Self::Holder }
+    }
+}
+
+/// Who does what of a step's effects. That is found out once, for the save: if the group comes or goes before they are done, nothing is
+/// done twice, and nothing by nobody.
+#[derive(Debug, Clone)]
+pub(super) struct Shares {
+    /// What this daemon does.
+    pub(super) own: Vec<Effect>,
+    pub(super) left: LeftTo,
+    /// This daemon takes itself for the holder of the ask's group: the step is saved only if that is so.
+    pub(super) of_holder: bool,
+}
+
+impl Shares {
+    /// The same with what this daemon had to do before.
+    pub(super) fn after(self, before: Self) -> Self {
+        Self { own: [before.own, self.own].concat(), ..self }
+    }
 }
 
 impl Broker {
@@ -79,21 +117,7 @@ impl Broker {
     }
 
     fn whose(&self, ask: &Ask, effect: &Effect) -> Whose {
-        let is_file = |id: &RequestId| ask.waiter(id).is_some_and(|waiter| waiter.carrier.is_file());
-        let folder = match effect {
-            Effect::Delivery { to: Taker::Waiter(id), effect: DeliveryEffect::Write | DeliveryEffect::Publish }
-                if !is_file(id) =>
-            {
-                return Whose::Anybody;
-            }
-            Effect::Delivery { to: Taker::Waiter(id), .. } => is_file(id),
-            Effect::Delivery { to: Taker::Briefing, .. }
-            | Effect::FollowUp(_)
-            | Effect::Status
-            | Effect::Identify(_) => true,
-            Effect::Widget { .. } | Effect::Note(_) | Effect::Retire | Effect::Forget => false,
-        };
-        if folder && self.pin(&ask.group).is_some() && !on("anyhost") { Whose::Host } else { Whose::Holder }
+        Whose::of(ask, effect, self.pin(&ask.group).is_some())
     }
 
     /// Whether this daemon does what a step asks for.
@@ -105,32 +129,43 @@ impl Broker {
         }
     }
 
-    /// What of a step's effects others have to do.
-    pub(super) fn left_to_others(&self, step: &Stepped) -> LeftTo {
-        let mut left = LeftTo::default();
-        if !self.is_shared() {
-            return left;
-        }
-        left.unpinned = self.pin(&step.ask.group).is_none();
-        let (serves, of_leader) = (self.serves(&step.ask), self.is_of_leader(&step.ask));
-        for effect in &step.effects {
+    /// Who does what of a step's effects; `None` where no other daemon shares the records.
+    pub(super) fn shares(&self, ask: &Ask, effects: &[Effect]) -> Option<Shares> {
+        let shared = self.0.store.shared()?;
+        let pin = self.pin(&ask.group);
+        let elsewhere = pin.as_ref().is_some_and(|pin| pin.host != shared.host());
+        let (of_leader, holds) = (self.is_of_leader(ask), self.holds(&ask.group));
+        // Once the daemon stops, whatever it begins is cut off. Whoever follows does it.
+        let serves = !self.0.ctx.is_cut() && if of_leader { self.leads() } else { holds };
+        let left = LeftTo { unpinned: pin.is_none(), ..LeftTo::default() };
+        let mut shares = Shares { own: Vec::new(), left, of_holder: holds && !of_leader };
+        for effect in effects {
+            let whose = Whose::of(ask, effect, pin.is_some());
+            let own = match whose {
+                Whose::Anybody => true,
+                Whose::Holder => serves,
+                Whose::Host => !elsewhere,
+            };
+            if own {
+                shares.own.push(effect.clone());
+            }
             match effect {
                 // They decide what else is done.
                 Effect::Note(Fact::Settled | Fact::LateAnswer | Fact::AllowedAgain { .. }) => {}
                 Effect::Note(_) | Effect::Forget => continue,
-                Effect::Status if delivery::readers_of_status(&step.ask).next().is_none() => continue,
+                Effect::Status if delivery::readers_of_status(ask).next().is_none() => continue,
                 _ => {}
             }
-            match self.whose(&step.ask, effect) {
-                Whose::Host if self.served_elsewhere(&step.ask.group).is_some() => left.host.push(effect.clone()),
+            match whose {
+                Whose::Host if elsewhere => shares.left.host.push(effect.clone()),
                 // Also what this daemon does itself: it may die before it has.
                 Whose::Anybody | Whose::Holder if serves => {}
-                Whose::Anybody | Whose::Holder if of_leader => left.leader.push(effect.clone()),
-                Whose::Anybody | Whose::Holder => left.holder.push(effect.clone()),
+                Whose::Anybody | Whose::Holder if of_leader => shares.left.leader.push(effect.clone()),
+                Whose::Anybody | Whose::Holder => shares.left.holder.push(effect.clone()),
                 Whose::Host => {}
             }
         }
-        left
+        Some(shares)
     }
 
     /// What of these effects the host does that serves the folder of the ask's group, if that is not this one.

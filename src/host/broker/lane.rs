@@ -184,7 +184,7 @@ impl Broker {
             match applied.unwrap_or(Applied::Broken) {
                 Applied::First(step) => {
                     fresh = false;
-                    self.act(&step.ask, step.effects, errands);
+                    self.act(step, errands);
                 }
                 Applied::Stale if rivals < RIVALS && !matches!(work, Work::Accept(_)) => match self.refresh(id) {
                     Ok(()) => (fresh, rivals) = (true, rivals + 1),
@@ -195,7 +195,8 @@ impl Broker {
         };
         self.return_unused_slots(&work, &applied);
         let told = match applied {
-            Applied::Stepped(Stepped { ask, effects, .. }) => {
+            Applied::Stepped(step) => {
+                let ask = Arc::clone(&step.ask);
                 // The caller may have gone; the ask is decided all the same.
                 let tell = |done: Option<oneshot::Sender<Told>>| done.map(|done| done.send(Ok(Ok(Arc::clone(&ask)))));
                 // Whoever knows that an ask is stored may bring the next one, whose card must not overtake this one's.
@@ -203,7 +204,7 @@ impl Broker {
                 let (first, last) = if is_new { (None, done) } else { (done, None) };
                 let _gone = tell(first);
                 panic_point("act", ask.content.title.as_deref());
-                self.act(&ask, effects, errands);
+                self.act(step, errands);
                 let _gone = tell(last);
                 return;
             }
@@ -249,8 +250,10 @@ impl Broker {
 
     /// Finishes a save that failed before, if there is one.
     fn finish(&self, id: AskId, errands: &mut Vec<Errand>) -> Result<(), String> {
-        let Some(Unfinished { step, at, followed, event, owed }) = self.lanes().unfinished(id) else { return Ok(()) };
-        match catch_unwind(AssertUnwindSafe(|| self.save(&step, at, Save::Now))) {
+        let Some(Unfinished { mut step, at, followed, event, owed }) = self.lanes().unfinished(id) else {
+            return Ok(());
+        };
+        match catch_unwind(AssertUnwindSafe(|| self.save(&mut step, at, Save::Now))) {
             Ok(Err(StoreError::Stale)) => {
                 // Another daemon has gone on without it.
                 self.lanes().finished(id);
@@ -277,7 +280,7 @@ impl Broker {
             self.index().has_followed(id, set_by);
         }
         tracing::info!(ask = %id, "a save that failed before has succeeded");
-        self.act(&step.ask, step.effects, errands);
+        self.act(step, errands);
         Ok(())
     }
 

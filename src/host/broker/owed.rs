@@ -67,7 +67,7 @@ impl Broker {
             self.retire_later(id);
         }
         let mut errands: Vec<Errand> = Vec::new();
-        self.act(&ask, effects, &mut errands);
+        self.act_now(&ask, self.own_of(&ask, effects), &mut errands);
         self.hand_over(errands);
     }
 

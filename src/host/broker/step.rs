@@ -1,5 +1,6 @@
 //! Load, step, save: what a lane does with one job, on a thread that may block on the disk.
 
+use super::hosts::Shares;
 use super::lane::{Unfinished, Work};
 use super::{Broker, RETRY, promise};
 use crate::clock::Reading;
@@ -16,13 +17,23 @@ pub(super) struct Stepped {
     pub(super) effects: Vec<Effect>,
     /// What it was stepped from.
     pub(super) basis: Basis,
-    /// This daemon took it as the holder of the ask's group: it is saved only if it still is.
-    pub(super) of_holder: bool,
+    /// Who does what of the effects, since it was saved; `None` where no other daemon shares the records.
+    shares: Option<Shares>,
 }
 
 impl Stepped {
     pub(super) fn new(Step { ask, effects }: Step, basis: Basis) -> Self {
-        Self { ask: Arc::new(ask), effects, basis, of_holder: false }
+        Self { ask: Arc::new(ask), effects, basis, shares: None }
+    }
+
+    /// What of the effects this daemon does.
+    fn own(&self) -> &[Effect] {
+        self.shares.as_ref().map_or(&self.effects, |shares| &shares.own)
+    }
+
+    /// The same, and the ask.
+    pub(super) fn into_own(self) -> (Arc<Ask>, Vec<Effect>) {
+        (self.ask, self.shares.map_or(self.effects, |shares| shares.own))
     }
 
     fn from(step: Step, before: &Arc<Ask>) -> Self {
@@ -101,13 +112,13 @@ impl Broker {
             return Ok(None);
         }
         let after_loss = self.lanes().owes(ask.id) == Some(true);
-        let step = Ask::clone(ask).clock_set(by).map(|step| {
+        let mut step = Ask::clone(ask).clock_set(by).map(|step| {
             // What may be lost comes with the first step.
-            let step = if after_loss { Stepped::after_loss(step, ask, now) } else { Stepped::from(step, ask) };
-            Stepped { of_holder: self.acts_as_holder(ask), ..step }
+            if after_loss { Stepped::after_loss(step, ask, now) } else { Stepped::from(step, ask) }
         });
-        if let Some(step) = &step
-            && let Err(error) = self.save(step, now, promise::save(Save::Soon, &step.effects))
+        if let Some(step) = &mut step
+            && let save = promise::save(Save::Soon, &step.effects)
+            && let Err(error) = self.save(step, now, save)
         {
             if matches!(error, StoreError::InDoubt { .. }) {
                 self.unfinish(Unfinished { followed: Some(set_by), ..Unfinished::of(step.clone(), now) });
@@ -128,15 +139,17 @@ impl Broker {
         // was mended when the ask was read.
         let mut effects = if lost && step.is_some() { Vec::new() } else { ask.resume() };
         effects.retain(|effect| !matches!(effect, Effect::Note(_)));
-        let (basis, of_holder) = (Basis::Ask(Arc::clone(ask)), self.acts_as_holder(ask));
-        let mut resumed = Stepped { ask: Arc::clone(ask), effects, basis, of_holder };
+        let (basis, shares) = (Basis::Ask(Arc::clone(ask)), self.shares(ask, &effects));
+        let mut resumed = Stepped { ask: Arc::clone(ask), effects, basis, shares };
         if let Some(step) = step {
             let before = Arc::clone(ask);
-            let basis = if lost { Basis::Lost(before) } else { Basis::Ask(before) };
-            let step = Stepped { of_holder, ..Stepped::new(step, basis) };
-            let saved = self.save(&step, now, promise::save(Save::Soon, &step.effects));
+            let mut step = Stepped::new(step, if lost { Basis::Lost(before) } else { Basis::Ask(before) });
+            let save = promise::save(Save::Soon, &step.effects);
+            let saved = self.save(&mut step, now, save);
             (resumed.ask, resumed.basis) = (step.ask, step.basis);
             resumed.effects.extend(step.effects);
+            // What was undone before is nobody else's: whoever else has to do some of it finds that out from the ask.
+            resumed.shares = resumed.shares.zip(step.shares).map(|(before, shares)| shares.after(before));
             if let Err(error) = saved {
                 if matches!(error, StoreError::InDoubt { .. }) {
                     self.lanes().paid(ask.id);
@@ -145,7 +158,7 @@ impl Broker {
                 }
                 return Err(error);
             }
-        } else if resumed.effects.contains(&Effect::Retire) && self.serves(ask) {
+        } else if resumed.own().contains(&Effect::Retire) {
             self.retire(ask, false);
         }
         self.lanes().paid(ask.id);
@@ -170,9 +183,9 @@ impl Broker {
         let own = (!has_a_sender).then(|| event.clone());
         match Ask::clone(&ask).step(event, now) {
             Ok(Some(step)) => {
-                let of_holder = !has_a_sender && self.acts_as_holder(&ask);
-                let step = Stepped { of_holder, ..Stepped::from(step, &ask) };
-                match self.save(&step, now, promise::save(save, &step.effects)) {
+                let mut step = Stepped::from(step, &ask);
+                let save = promise::save(save, &step.effects);
+                match self.save(&mut step, now, save) {
                     Ok(()) => Applied::Stepped(step),
                     Err(StoreError::Stale) => Applied::Stale,
                     Err(error @ StoreError::InDoubt { .. }) => {
@@ -181,7 +194,7 @@ impl Broker {
                     }
                     Err(error) => {
                         let basis = Basis::Ask(Arc::clone(&ask));
-                        let nothing = Stepped { ask, effects: Vec::new(), basis, of_holder: false };
+                        let nothing = Stepped { ask, effects: Vec::new(), basis, shares: None };
                         self.unfinish(Unfinished::of(nothing, now));
                         Applied::NotStored(error.to_string())
                     }
@@ -236,9 +249,9 @@ impl Broker {
         }
     }
 
-    fn store_first(&self, step: Stepped) -> Applied {
+    fn store_first(&self, mut step: Stepped) -> Applied {
         let now = step.ask.created_at;
-        match self.save(&step, now, Save::Now) {
+        match self.save(&mut step, now, Save::Now) {
             Ok(()) => {
                 crash_point("accept.stored");
                 Applied::Stepped(step)
@@ -261,8 +274,12 @@ impl Broker {
         self.lanes().forget(ask.id);
     }
 
-    pub(super) fn save(&self, step: &Stepped, now: Time, save: Save) -> Result<(), StoreError> {
-        let ask = &step.ask;
+    /// Stores a step, and notes in it who does what of its effects. If it is stored again, that stays so: an earlier try may count.
+    pub(super) fn save(&self, step: &mut Stepped, now: Time, save: Save) -> Result<(), StoreError> {
+        if step.shares.is_none() {
+            step.shares = self.shares(&step.ask, &step.effects);
+        }
+        let (step, ask) = (&*step, &step.ask);
         let allowed = self.allow(ask, &step.effects, now)?;
         if step.effects.contains(&Effect::Forget) {
             self.0.store.forget(&ask.group, ask.id)?;
@@ -271,14 +288,15 @@ impl Broker {
             self.0.saved.notify_one();
             return Ok(());
         }
-        let retired = step.effects.contains(&Effect::Retire) && self.serves(ask);
+        let retired = step.own().contains(&Effect::Retire);
         if !(on("ackfirst") && ask.outcome().is_some()) {
             // Allow again is stored already, so something was changed, whatever becomes of the ask.
             let saved = match self.0.store.shared() {
                 None => self.0.store.save(ask, save),
                 Some(shared) => {
-                    let (left, noted) = (self.left_to_others(step), self.0.audit.with_step(ask, &step.effects, now));
-                    let along = Along { left: Some(&left), noted: &noted, retired, of_holder: step.of_holder };
+                    let noted = self.0.audit.with_step(ask, &step.effects, now);
+                    let (left, of_holder) = step.shares.as_ref().map(|shares| (&shares.left, shares.of_holder)).unzip();
+                    let along = Along { left, noted: &noted, retired, of_holder: of_holder.unwrap_or_default() };
                     shared.save(ask, &step.basis, along, save)
                 }
             };

@@ -71,7 +71,7 @@ pub struct Along<'a> {
     pub noted: &'a [Noted],
     /// Only its outcome is kept from then on.
     pub retired: bool,
-    /// Only the holder of the ask's group saves it.
+    /// Nothing is saved unless this daemon holds the ask's group.
     pub of_holder: bool,
 }
 
@@ -218,7 +218,7 @@ pub struct News {
 }
 
 /// What of a step this daemon does not do itself.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct LeftTo {
     /// What the daemon does that holds the ask's group.
     pub holder: Vec<Effect>,

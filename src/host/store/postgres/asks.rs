@@ -57,7 +57,7 @@ pub(super) struct Carried {
     /// No host may serve the folder.
     #[serde(skip)]
     unpinned: bool,
-    /// Only the holder of the group may save it.
+    /// Only the holder of the ask's group may save it.
     #[serde(skip)]
     of_holder: bool,
 }
@@ -237,7 +237,7 @@ impl InPostgres {
                 made_by: operation.to_string(),
                 what: RawValue::from_string(record).map_err(|error| unfit(&error))?,
                 held: if along.unpinned { Some(NO_ID.to_owned()) } else { held },
-                holder: along.of_holder.then(|| self.shared.run.clone()).filter(|_| !on("nofence")),
+                holder: self.holder(along),
                 code: ask.short_id.to_string(),
                 over,
                 in_era: era.clone(),
@@ -245,7 +245,7 @@ impl InPostgres {
             };
             self.shared.save(&row, durable)
         } else {
-            self.write_over_anything(attempt, record, held, along.retired, durable)
+            self.write_over_anything(attempt, record, held, along, durable)
         };
         match saved {
             Err(Failed::Conflict) => Ok(None),
@@ -258,16 +258,22 @@ impl InPostgres {
         }
     }
 
+    /// The run that has to hold the group of what goes along with this.
+    fn holder(&self, along: &Carried) -> Option<String> {
+        along.of_holder.then(|| self.shared.run.clone()).filter(|_| !on("nofence"))
+    }
+
     /// Stores a record whatever version is there, or over one of those that the server may have lost.
     fn write_over_anything(
         &self,
         Attempt { ask, write, operation, .. }: &Attempt,
         record: String,
         held: Option<String>,
-        retired: bool,
+        along: &Carried,
         durable: Durable,
     ) -> Result<Option<i64>, Failed> {
         let (id, group, operation) = (uuid(ask.id), ask.group.to_string(), operation.to_string());
+        let (retired, holder) = (along.retired, self.holder(along));
         let again = match write {
             Write::Again(revision, lost) => Some((*revision, Arc::new(lost.clone()))),
             Write::New(_) | Write::Over(_) | Write::Any => None,
@@ -277,9 +283,15 @@ impl InPostgres {
             Arc::new(move |connection| {
                 let (id, group, operation) = (id.clone(), group.clone(), operation.clone());
                 let (record, held, again) = (record.clone(), held.clone(), again.clone());
+                let holder = holder.clone();
                 Box::pin(async move {
                     if let Some(run) = held {
                         pins::hold(&mut *connection, &group, &run).await?;
+                    }
+                    // Not for what the server has lost: that was held when it was done.
+                    if let Some(run) = holder {
+                        let hold = query("select askd.hold_group($1, $2::uuid)").bind(&group).bind(run);
+                        hold.execute(&mut *connection).await?;
                     }
                     // It may stand among those of which nothing was to change any more.
                     query("select askd.have_here($1::uuid)").bind(&id).execute(&mut *connection).await?;

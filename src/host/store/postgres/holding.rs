@@ -27,6 +27,9 @@ const SOME: usize = 500;
 /// How long the database has to be reachable before a silent run loses its groups: when it has been away, others may not have had the time
 /// to renew their leases.
 const IN_TOUCH: Duration = Duration::from_secs(2 * RENEWED_AFTER.as_secs());
+/// It was away if this run could not renew its lease for so long. Others may have renewed theirs for the last time [`RENEWED_AFTER`] before,
+/// and need as long again until they try. So one renewal that fails says nothing.
+const AWAY: Duration = Duration::from_secs(LEASE.as_secs() - 2 * RENEWED_AFTER.as_secs());
 
 /// The lease of a run, and its groups. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -37,8 +40,8 @@ struct Inner {
     run: String,
     clock: Clock,
     lost: CancellationToken,
-    /// When the last successful renewal was sent, and since when all of them succeeded.
-    renewed: Mutex<Option<(Moment, Option<Moment>)>>,
+    /// When the last successful renewal was sent, and since when they have come in time.
+    renewed: Mutex<Option<(Moment, Moment)>>,
     groups: Mutex<Groups>,
     /// What the last look at them has found.
     found: Mutex<Found>,
@@ -192,17 +195,20 @@ impl Holding {
     pub(super) fn renewed(&self, sent: Moment, renewed: Renewed) {
         let mut known = self.0.renewed.lock();
         match renewed {
-            Renewed::InTime => *known = Some((sent, known.and_then(|(_, since)| since).or(Some(sent)))),
-            Renewed::Late => *known = Some((sent, Some(sent))),
-            Renewed::Unknown => *known = known.map(|(last, _)| (last, None)),
+            Renewed::InTime => {
+                let before = known.filter(|(last, _)| sent.since(*last) < AWAY);
+                *known = Some((sent, before.map_or(sent, |(_, since)| since)));
+            }
+            Renewed::Late => *known = Some((sent, sent)),
+            Renewed::Unknown => {}
             Renewed::Gone => self.0.lost.cancel(),
         }
     }
 
     /// Whether other runs have had the time to renew their leases.
     pub(super) fn is_in_touch(&self) -> bool {
-        let since = self.0.renewed.lock().and_then(|(_, since)| since);
-        since.is_some_and(|since| self.0.clock.monotonic().since(since) >= IN_TOUCH)
+        let (renewed, now) = (*self.0.renewed.lock(), self.0.clock.monotonic());
+        renewed.is_some_and(|(last, since)| now.since(last) < AWAY && now.since(since) >= IN_TOUCH)
     }
 
     /// Nothing else changes which groups the tables give this run, until it is dropped.

@@ -1,9 +1,12 @@
 //! Which run holds which group.
 
+use super::super::holding::Renewed;
 use super::edges::two;
 use super::*;
+use crate::clock::Clock;
 use crate::host::store::{LeftTo, Surplus, Tended};
 use askd_core::Effect;
+use std::time::Duration;
 
 /// Two daemons. All questions have the same code.
 fn daemons(server: &Server) -> [Opened; 2] {
@@ -298,4 +301,24 @@ fn a_group_that_was_copied_is_held_again_after_its_holder_has_stopped() {
     assert_eq!(begins(&other), ["copied"]);
     other.store.close().unwrap();
     assert_eq!(begins(&one), ["copied"]);
+}
+
+/// Else one slow statement would add some seconds to each takeover.
+#[test]
+fn one_renewal_that_fails_does_not_keep_a_run_from_taking_groups() {
+    let (clock, hand) = Clock::by_hand(conformance::START);
+    let holding = Holding::new("run".to_owned(), clock.clone());
+    let after = |seconds: u64, renewed: Renewed| {
+        hand.advance(Duration::from_secs(seconds));
+        holding.renewed(clock.monotonic(), renewed);
+        holding.is_in_touch()
+    };
+    assert_eq!([0, 3, 3].map(|seconds| after(seconds, Renewed::InTime)), [false, false, true]);
+    assert!(after(3, Renewed::Unknown) && after(3, Renewed::InTime), "one has failed");
+    // The database is away for longer: then others may be late.
+    assert!(after(3, Renewed::Unknown));
+    after(3, Renewed::Unknown);
+    assert!(!after(3, Renewed::Unknown), "it may be about to come back");
+    assert_eq!([3, 3, 3].map(|seconds| after(seconds, Renewed::InTime)), [false, false, true]);
+    assert!(!after(1, Renewed::Late), "its own lease was over");
 }

@@ -364,6 +364,7 @@ impl Daemon {
                 if let Err(error) = loaded.map_err(io::Error::other).map_err(DaemonError::io("the stored asks"))? {
                     // It takes in nothing more, and notes no clean end.
                     ctx.stop().await;
+                    broker.let_go().await;
                     return Err(error.into());
                 }
                 ready();

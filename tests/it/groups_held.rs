@@ -277,6 +277,33 @@ async fn what_a_daemon_takes_in_that_holds_the_group_no_more_is_shown_by_the_hol
     assert_eq!(cluster.slack.messages(CHANNEL).len(), 2, "one card each");
 }
 
+/// Its groups would wait until it has read very many outcomes.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_groups_are_given_to_a_daemon_that_has_not_read_everything() {
+    let Some(mut cluster) = Cluster::of(2).await else { return };
+    let agent = cluster.agent(1, "inbox");
+    assert_eq!(meanwhile(|| agent.ask("kept", "Deploy?")).0, 201);
+    meanwhile(|| {
+        cluster.hosts[1].answer("kept", "yes");
+        agent.outcome("kept");
+        assert_eq!(agent.taken("kept"), 204);
+        let kept = || cluster.database.query("select id::text from askd.asks where settled").pop();
+        within(SOON, "it to be kept", kept);
+    });
+    let reads = cluster.woken.path().join("reads");
+    std::fs::write(&reads, "").unwrap();
+    let world = &mut cluster.hosts[1].world;
+    world.kill();
+    world.set_env("ASKD_GATE", &format!("start.kept={}", reads.display()));
+    meanwhile(|| world.start_waiting());
+    // Longer than a look takes.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let takes = || cluster.database.query("select takes::text from askd.runs where node = 'host-1'");
+    assert_eq!(meanwhile(takes), ["false"]);
+    std::fs::remove_file(reads).unwrap();
+    meanwhile(|| within(SOON, "it to be given groups", || (takes() == ["true"]).then_some(())));
+}
+
 mod measures {
     use super::*;
 

@@ -86,7 +86,12 @@ impl Broker {
     pub(super) async fn tend(&self) -> Result<(), StoreError> {
         let _alone = self.0.beside.beginning.lock().await;
         let surplus = loop {
-            let Tended { new, more, surplus } = self.in_store(Holdings::tend).await?;
+            if self.0.ctx.is_stopping() {
+                return Ok(());
+            }
+            // Until then what it is given would wait.
+            let takes = self.is_loaded();
+            let Tended { new, more, surplus } = self.in_store(move |shared| shared.tend(takes)).await?;
             self.take_up(new).await?;
             if !more {
                 break surplus;
@@ -102,17 +107,37 @@ impl Broker {
         Ok(())
     }
 
-    /// The leader holds a group from its first question on.
+    /// Others hand over no group to this daemon any more. A look that is under way may say the opposite, so this waits for it; a later one
+    /// sees that the daemon stops.
+    pub(super) async fn rest(&self) -> Result<(), StoreError> {
+        let _alone = self.0.beside.beginning.lock().await;
+        self.in_store(Holdings::rest).await
+    }
+
+    /// Others take the groups of this daemon at once, and the lead: it ends without having read all that is stored.
+    pub(in crate::host) async fn let_go(&self) {
+        if let Err(error) = self.in_store(Holdings::let_go).await {
+            tracing::warn!(%error, "other daemons take the groups of this one only in some seconds");
+        }
+    }
+
+    /// The leader holds a group from its first question on, as a rule.
     pub(super) async fn hold_first(&self, group: &Group) -> Result<(), StoreError> {
         if !self.is_shared() || !self.leads() || self.holds(group) || self.index().knows(group) {
             return Ok(());
         }
-        self.take_free(vec![group.clone()]).await
+        // While it begins with many groups, the request does not wait for them: the next look finds this one, too.
+        let Ok(_alone) = self.0.beside.beginning.try_lock() else { return Ok(()) };
+        self.take_those(vec![group.clone()]).await
     }
 
     /// Holds those of these groups that nobody holds.
-    pub(super) async fn take_free(&self, mut groups: Vec<Group>) -> Result<(), StoreError> {
+    pub(super) async fn take_free(&self, groups: Vec<Group>) -> Result<(), StoreError> {
         let _alone = self.0.beside.beginning.lock().await;
+        self.take_those(groups).await
+    }
+
+    async fn take_those(&self, mut groups: Vec<Group>) -> Result<(), StoreError> {
         groups.retain(|group| !self.holds(group));
         let new = self.in_store(move |shared| shared.take(&groups)).await?;
         self.take_up(new).await

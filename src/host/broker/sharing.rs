@@ -114,9 +114,7 @@ impl Broker {
             if kept_up.is_ok() {
                 // On a notice only if that may be of a run that has left its groups.
                 let runs = self.0.beside.runs.load(Ordering::Relaxed);
-                if tended.is_none_or(|(last, before)| now.since(last) >= LOOK || before != runs)
-                    && !self.0.ctx.is_stopping()
-                {
+                if tended.is_none_or(|(last, before)| now.since(last) >= LOOK || before != runs) {
                     kept_up = self.tend().await;
                     tended = Some((now, runs));
                 }

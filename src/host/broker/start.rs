@@ -18,7 +18,7 @@ use crate::host::metrics::Metrics;
 use crate::host::port::Channels;
 use crate::host::session::Sessions;
 use crate::host::settings::Settings;
-use crate::host::store::{Holdings, Loading, Store, StoreError, Stored};
+use crate::host::store::{Loading, Store, StoreError, Stored};
 use crate::host::traces::Traces;
 use crate::sabotage::{gate, on};
 use askd_core::{Ask, AskId, Effect, Event, Fact, Group, Relation, Time};
@@ -264,7 +264,7 @@ impl Broker {
             self.0.ctx.spawn(async move { broker.keep_up().await });
             self.0.ctx.finish(async move {
                 stopping.0.ctx.stopping().await;
-                if let Err(error) = stopping.in_store(Holdings::rest).await {
+                if let Err(error) = stopping.rest().await {
                     tracing::debug!(%error, "others may still hand over groups to this daemon");
                 }
             });

@@ -114,11 +114,14 @@ pub trait Holdings: Debug + Send + Sync {
     fn unserved(&self) -> usize;
 
     /// Has the leader take groups that nobody holds, finds out what others have handed over, and drops what this daemon holds no more. From then
-    /// on others may hand over groups to it. Blocks on the database.
-    fn tend(&self) -> Result<Tended, StoreError>;
+    /// on others may hand over groups to it if it `takes` them. Blocks on the database.
+    fn tend(&self, takes: bool) -> Result<Tended, StoreError>;
 
     /// Others hand over no group to it any more. Blocks on the database.
     fn rest(&self) -> Result<(), StoreError>;
+
+    /// It ends without noting an end, and others take its groups at once, and the lead. Blocks on the database.
+    fn let_go(&self) -> Result<(), StoreError>;
 
     /// Has this daemon hold those of these groups that nobody holds. Returns those that it has to begin with. Blocks on the database.
     fn take(&self, groups: &[Group]) -> Result<Vec<Group>, StoreError>;

@@ -43,9 +43,9 @@ impl Holdings for InPostgres {
         self.shared.holding.unserved()
     }
 
-    fn tend(&self) -> Result<Tended, StoreError> {
+    fn tend(&self, takes: bool) -> Result<Tended, StoreError> {
         let leads = self.shared.lease.is_some();
-        let tended = self.with_holding(|holding, database, check| holding.tend(database, check, leads));
+        let tended = self.with_holding(|holding, database, check| holding.tend(database, check, leads, takes));
         tended.map_err(failed("cannot find out which groups this daemon holds"))
     }
 
@@ -64,6 +64,10 @@ impl Holdings for InPostgres {
             holding.may_be_given(&database, &check, false).await
         });
         rests.map_err(failed("cannot say that this daemon stops"))
+    }
+
+    fn let_go(&self) -> Result<(), StoreError> {
+        self.give_up().map_err(failed("cannot let the groups of this daemon go"))
     }
 
     fn begin(&self, group: &Group) -> bool {

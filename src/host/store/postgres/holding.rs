@@ -341,25 +341,35 @@ impl Holding {
         }
     }
 
-    pub(super) async fn tend(self, database: Connections, check: String, leads: bool) -> Result<Tended, Failed> {
+    pub(super) async fn tend(
+        self,
+        database: Connections,
+        check: String,
+        leads: bool,
+        takes: bool,
+    ) -> Result<Tended, Failed> {
         let _turn = self.0.turn.lock().await;
         let mut seen = self.look(&database, leads).await?;
-        let mut new = Vec::new();
         if self.differs(&seen) {
-            new = self.compare(&database, &check).await?;
-            self.0.found.lock().era = seen.era.take();
+            let new = self.compare(&database, &check).await?;
+            {
+                let mut found = self.0.found.lock();
+                (found.era, found.mine) = (seen.era.take(), seen.mine);
+            }
+            if !new.is_empty() {
+                // Its questions wait: whatever else there is to do, and may fail, comes after it.
+                return Ok(Tended { new, more: true, surplus: None });
+            }
         }
-        if !seen.takes {
+        if takes && !seen.takes {
             self.may_be_given(&database, &check, true).await?;
         }
-        let taken = self.take(&database, &check, &parsed(&seen.free), leads).await?;
-        let more = taken.len() == SOME;
+        let new = self.take(&database, &check, &parsed(&seen.free), leads).await?;
         {
             let mut found = self.0.found.lock();
-            (found.mine, found.unserved) = (seen.mine + taken.len(), seen.unserved.saturating_sub(taken.len()));
+            (found.mine, found.unserved) = (seen.mine + new.len(), seen.unserved.saturating_sub(new.len()));
         }
-        new.extend(taken);
-        Ok(Tended { new, more, surplus: self.surplus(seen, leads) })
+        Ok(Tended { more: new.len() == SOME, new, surplus: self.surplus(seen, leads) })
     }
 
     fn surplus(&self, seen: Seen, leads: bool) -> Option<Surplus> {

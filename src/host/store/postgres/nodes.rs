@@ -225,7 +225,7 @@ async fn let_go(connection: &mut PgConnection, run: &str) -> Result<(), sqlx::Er
 impl InPostgres {
     /// Notes the end of this run. The last daemon notes that nothing is missing, and the leader gives its lease up.
     pub(super) fn leave(&self) -> Result<(), Failed> {
-        let Shared { run, node, lease, holding, database, left, .. } = &*self.shared;
+        let Shared { run, node, left, .. } = &*self.shared;
         left.cancel();
         let (era, run, node) = (self.era.lock().clone(), run.clone(), node.clone());
         self.shared.change(
@@ -251,6 +251,24 @@ impl InPostgres {
                 })
             }),
         )?;
+        self.end_lead()
+    }
+
+    /// Lets all groups go, and the lead, before this run ends without noting an end.
+    pub(super) fn give_up(&self) -> Result<(), Failed> {
+        self.shared.left.cancel();
+        let run = self.shared.run.clone();
+        let gone: Work<()> = Arc::new(move |connection| {
+            let run = run.clone();
+            Box::pin(async move { let_go(connection, &run).await })
+        });
+        self.shared.change(Durable::Yes, gone)?;
+        self.end_lead()
+    }
+
+    /// Gives the lease up, if it is the leader's, and tells the others that there is something for them.
+    fn end_lead(&self) -> Result<(), Failed> {
+        let Shared { lease, holding, database, .. } = &*self.shared;
         let connections = database.connections().clone();
         match lease.clone() {
             Some(lease) => database.wait(async move { lease.end(&connections).await }),

@@ -34,7 +34,7 @@ fn asked(of: &Opened, number: u128, name: &str, of_leader: bool) {
 
 fn begins(of: &Opened) -> Vec<String> {
     let shared = of.store.shared().unwrap();
-    let mut new = shared.tend().unwrap().new;
+    let mut new = shared.tend(true).unwrap().new;
     new.retain(|group| shared.begin(group));
     let mut names: Vec<String> = new.iter().map(Group::to_string).collect();
     names.sort();
@@ -113,7 +113,7 @@ fn groups_go_to_a_daemon_that_has_much_fewer() {
     assert_eq!(begins(&one).len(), 12);
     // Not before that works, and not once it stops.
     let six: Vec<Group> = of_one.held().into_iter().take(6).collect();
-    let surplus = || of_one.tend().unwrap().surplus;
+    let surplus = || of_one.tend(true).unwrap().surplus;
     assert!(surplus().is_none(), "it may never work");
     assert!(begins(&other).is_empty() && surplus().is_some());
     of_other.rest().unwrap();
@@ -121,18 +121,19 @@ fn groups_go_to_a_daemon_that_has_much_fewer() {
     assert!(!of_one.hand_over(&run_of(&server, "other"), &six).unwrap(), "it stops");
     assert_eq!(begins(&one).len(), 6);
     begins(&other);
-    let Tended { new, surplus, .. } = of_one.tend().unwrap();
+    let Tended { new, surplus, .. } = of_one.tend(true).unwrap();
     let Surplus { to, most } = surplus.unwrap();
     assert_eq!((new.len(), most, &to), (0, 6, &run_of(&server, "other")));
     assert!(six.iter().all(|group| of_one.end(group)));
     assert!(of_one.hand_over(&to, &six).unwrap());
     assert_eq!((of_one.unserved(), of_other.unserved()), (0, 0));
-    of_other.tend().unwrap();
+    of_other.tend(true).unwrap();
     assert_eq!(of_other.unserved(), 6, "it has not begun with them");
     assert_eq!(begins(&other).len(), 6);
     assert_eq!(of_other.unserved(), 0);
     assert!(
-        of_one.tend().unwrap().surplus.is_none() && other.store.shared().unwrap().tend().unwrap().surplus.is_none()
+        of_one.tend(true).unwrap().surplus.is_none()
+            && other.store.shared().unwrap().tend(true).unwrap().surplus.is_none()
     );
 }
 
@@ -153,7 +154,7 @@ fn a_silent_run_loses_its_groups_and_saves_nothing_more() {
     // The clock was set: nobody has had the time to renew a lease.
     server.sql("update askd.runs set until = now() - interval '1 s'");
     let mut looks = 0;
-    while of_one.tend().unwrap().new.is_empty() {
+    while of_one.tend(true).unwrap().new.is_empty() {
         looks += 1;
         assert!(looks < 100, "it does not take the group");
         silent();
@@ -179,12 +180,12 @@ fn beside_an_earlier_version_the_leader_holds_all_groups() {
         "insert into askd.nodes (run, node, home, version, reads, knows, heard)
          values (gen_random_uuid(), 'old-host', gen_random_uuid(), '0', 3, 12, now())",
     );
-    let surplus = of_other.tend().unwrap().surplus.unwrap();
+    let surplus = of_other.tend(true).unwrap().surplus.unwrap();
     assert_eq!(surplus.to, run_of(&server, "one"));
     asked(one, 2, "b", false);
     assert!(of_other.take(&[group("b")]).unwrap().is_empty(), "only the leader takes any");
     assert_eq!(begins(one), ["b"]);
-    assert!(of_one.tend().unwrap().surplus.is_none());
+    assert!(of_one.tend(true).unwrap().surplus.is_none());
     let takes = "update askd.groups set holder = gen_random_uuid(), fence = fence + 1, node = 'old-host', home = gen_random_uuid(),
                      until = now() + interval '15 s' where name = '*' returning node";
     assert!(server.sql(takes).is_empty(), "live runs hold groups");
@@ -266,7 +267,7 @@ fn a_new_group_does_not_wait_for_many_of_a_silent_run() {
     let of_one = one.store.shared().unwrap();
     assert_eq!(of_one.unserved(), 5_000);
     server.sql("delete from askd.runs where node = 'silent'");
-    let Tended { new, more, .. } = of_one.tend().unwrap();
+    let Tended { new, more, .. } = of_one.tend(true).unwrap();
     assert_eq!((new.len(), more, of_one.unserved()), (500, true, 5_000), "it has not begun with them");
 }
 
@@ -321,4 +322,36 @@ fn one_renewal_that_fails_does_not_keep_a_run_from_taking_groups() {
     assert!(!after(3, Renewed::Unknown), "it may be about to come back");
     assert_eq!([3, 3, 3].map(|seconds| after(seconds, Renewed::InTime)), [false, false, true]);
     assert!(!after(1, Renewed::Late), "its own lease was over");
+}
+
+/// The daemon may say nothing any more, or take nothing. It begins all the same with what it holds already.
+#[test]
+fn what_a_look_has_found_is_begun_with_though_what_follows_fails() {
+    let Some(server) = Server::found() else { return };
+    let [one, other] = daemons(&server);
+    let of_one = one.store.shared().unwrap();
+    asked(&one, 1, "a", false);
+    assert_eq!(begins(&one), ["a"]);
+    begins(&other);
+    assert!(of_one.end(&group("a")) && of_one.hand_over(&run_of(&server, "other"), &[group("a")]).unwrap());
+    server.sql(
+        "update askd.runs set takes = false;
+         create function askd.fail() returns trigger language plpgsql as 'begin raise ''failed''; end';
+         create trigger fails before update of takes on askd.runs for each row execute function askd.fail()",
+    );
+    assert_eq!(begins(&other), ["a"]);
+    assert!(other.store.shared().unwrap().tend(true).is_err(), "that comes later");
+}
+
+/// It could not read what is stored. What it has saved may not be on stable storage, so that is no clean end.
+#[test]
+fn a_daemon_that_ends_early_lets_its_groups_and_the_lead_go() {
+    let Some(server) = Server::found() else { return };
+    let [one, _other] = daemons(&server);
+    asked(&one, 1, "a", false);
+    assert_eq!(begins(&one), ["a"]);
+    one.store.shared().unwrap().let_go().unwrap();
+    assert!(server.sql("select node from askd.groups where until > now()").is_empty());
+    assert!(server.sql("select group_name from askd.held").is_empty());
+    assert_eq!(server.sql("select node from askd.nodes order by 1"), ["one", "other"]);
 }

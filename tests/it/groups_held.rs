@@ -232,6 +232,28 @@ async fn the_texts_of_a_card_are_posted_once_though_the_daemon_that_has_begun_di
     assert_eq!(["1", "2"].map(parts), [1, 1], "each once");
 }
 
+/// Nobody can have posted anything for it before, whichever daemon is asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_card_of_a_group_is_not_looked_for_before_it_is_posted() {
+    let other = format!(
+        "[groups.other]\nroutes = [{{ channel = \"slack\", chat = \"{CHANNEL}\", responders = [\"U0ALICE\"] }}]\n"
+    );
+    let Some(cluster) = Cluster::with(2, &other, None).await else { return };
+    let mut request = longest();
+    request["request_id"] = "r1".into();
+    for (number, group) in [(0, "research"), (1, "other")] {
+        let agent = cluster.agent(number, group);
+        assert_eq!(meanwhile(|| agent.call("POST", "/asks", &request.to_string())).0, 201);
+    }
+    let forms = || {
+        let messages = cluster.slack.messages(CHANNEL);
+        (messages.iter().filter(|card| card.visible_text().contains("10. 9 word")).count() == 2).then_some(())
+    };
+    cluster.slack.wait_for(3 * SOON, forms).await.expect("both cards, whole");
+    let looks = cluster.slack.calls().iter().filter(|call| call.method == "conversations.history").count();
+    assert_eq!(looks, 0);
+}
+
 /// How many groups a daemon says that it holds.
 fn held_by(cluster: &Cluster, number: usize) -> Option<String> {
     let (_, text) = cluster.hosts[number].world.raw("GET", "/metrics", "", "");

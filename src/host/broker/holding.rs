@@ -187,7 +187,9 @@ impl Broker {
             let mut lanes = self.lanes();
             let new: HashSet<&Group> = groups.iter().filter(|group| shared.begin(group)).collect();
             let now = self.clock().now();
-            self.0.beside.since.lock().extend(new.iter().map(|group| (Group::clone(group), now)));
+            // Nobody posts anything there. But what is older may be from before a copy, or from the time of an earlier version's leader.
+            let since = |group: &Group| if shared.is_first(group) { now - 2 * APART } else { now };
+            self.0.beside.since.lock().extend(new.iter().map(|group| (Group::clone(group), since(group))));
             let mut ids: HashSet<AskId> = index.reaching_of(&new).into_iter().collect();
             ids.extend(unsettled.filter(|id| index.group(*id).is_some_and(|group| new.contains(&*group))));
             index.wake(|group| new.contains(group));

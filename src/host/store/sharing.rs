@@ -126,6 +126,9 @@ pub trait Holdings: Debug + Send + Sync {
     /// Has this daemon hold those of these groups that nobody holds. Returns those that it has to begin with. Blocks on the database.
     fn take(&self, groups: &[Group]) -> Result<Vec<Group>, StoreError>;
 
+    /// Whether nobody held the group when it took it: nobody ever did, or the last holder has let it go, and all that it did is stored.
+    fn is_first(&self, group: &Group) -> bool;
+
     /// It holds the group from now on; `false`: it has begun with it before.
     fn begin(&self, group: &Group) -> bool;
 

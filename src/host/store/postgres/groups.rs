@@ -70,6 +70,10 @@ impl Holdings for InPostgres {
         self.give_up().map_err(failed("cannot let the groups of this daemon go"))
     }
 
+    fn is_first(&self, group: &Group) -> bool {
+        self.shared.holding.groups().first.contains(group)
+    }
+
     fn begin(&self, group: &Group) -> bool {
         let mut groups = self.shared.holding.groups();
         let is_new = !groups.held.contains_key(group);
@@ -84,6 +88,7 @@ impl Holdings for InPostgres {
         let ends = groups.held.get(group).is_some_and(|held| Arc::strong_count(held) == 1);
         if ends {
             groups.held.remove(group);
+            groups.first.remove(group);
             groups.ending.insert(group.clone());
         }
         ends

@@ -8,6 +8,7 @@
 
 use super::database::{Connections, Durable, Failed, Work, query, scalar};
 use super::lease::{LAST, LEASE, RENEWED_AFTER};
+use super::runs::begin_with;
 use crate::clock::{Clock, Moment};
 use crate::host::store::{Surplus, Tended};
 use crate::sabotage::on;
@@ -55,6 +56,8 @@ pub(super) struct Groups {
     pub(super) held: HashMap<Group, Arc<()>>,
     /// Another run is to have them.
     pub(super) ending: HashSet<Group>,
+    /// Nobody held them when this run took them.
+    pub(super) first: HashSet<Group>,
 }
 
 /// What a look has found.
@@ -125,32 +128,6 @@ select json_build_object(
     'leader', (select run from askd.groups join askd.runs on runs.node = groups.node
                where name = '*' and groups.until > now() and runs.until > now() and takes limit 1)
 )::text";
-
-/// Drops what others have asked for of what a run holds that begins: it finds that out from the asks. Returns the groups that it holds.
-pub(super) async fn open(
-    connection: &mut PgConnection,
-    (run, node): (&str, &str),
-    leads: bool,
-) -> Result<Vec<String>, sqlx::Error> {
-    let known = "delete from askd.owed
-                 where folder is null and (group_name is null and $1 or group_name in (select group_name from askd.held where run = $3::uuid))
-                     or folder in (select group_name from askd.pins where node = $2)";
-    query(known).bind(leads).bind(node).bind(run).execute(&mut *connection).await?;
-    scalar("select group_name from askd.held where run = $1::uuid").bind(run).fetch_all(connection).await
-}
-
-/// Drops what others have asked for of these groups, with which the run begins, as far as it holds them. Returns those.
-async fn begin_with(
-    connection: &mut PgConnection,
-    run: String,
-    groups: Vec<String>,
-) -> Result<Vec<String>, sqlx::Error> {
-    let mine = "select group_name from askd.held where run = $1::uuid and group_name = any($2)";
-    let mine: Vec<String> = scalar(mine).bind(run).bind(groups).fetch_all(&mut *connection).await?;
-    let known = "delete from askd.owed where folder is null and group_name = any($1)";
-    query(known).bind(&mine).execute(connection).await?;
-    Ok(mine)
-}
 
 fn parsed(groups: &[String]) -> Vec<Group> {
     groups.iter().filter_map(|group| group.parse().ok()).collect()
@@ -244,7 +221,9 @@ impl Holding {
 
     /// The tables do not give it this group.
     pub(super) fn drop_group(&self, group: &Group) {
-        if self.0.groups.lock().held.remove(group).is_some() {
+        let mut groups = self.0.groups.lock();
+        groups.first.remove(group);
+        if groups.held.remove(group).is_some() {
             tracing::warn!(%group, "another daemon holds this group now, and this one does no more for it");
         }
     }
@@ -260,17 +239,24 @@ impl Holding {
         let mut taken = Vec::new();
         for some in groups.chunks(SOME) {
             let (run, groups, revokes) = (self.0.run.clone(), names(some), self.is_in_touch());
-            let take: Work<Vec<String>> = Arc::new(move |connection| {
+            let take: Work<(Vec<String>, Vec<String>)> = Arc::new(move |connection| {
                 let (run, groups) = (run.clone(), groups.clone());
                 Box::pin(async move {
+                    let first = "select name from unnest($1::text[]) as new (name)
+                                 where not exists (select from askd.held where group_name = name)";
+                    let mut first: Vec<String> = scalar(first).bind(&groups).fetch_all(&mut *connection).await?;
                     let take = scalar("select * from askd.take_groups($1::uuid, $2, $3, $4, $5)").bind(&run);
                     let take = take.bind(groups).bind(leads).bind(revokes).bind(LEASE.as_secs_f64());
                     let taken: Vec<String> = take.fetch_all(&mut *connection).await?;
-                    begin_with(connection, run, taken).await
+                    let taken = begin_with(connection, run, taken).await?;
+                    first.retain(|group| taken.contains(group));
+                    Ok((taken, first))
                 })
             });
             // If it is lost with a failover of the server, another one may hold a group, too, until this one looks again.
-            taken.extend(parsed(&database.transact(Durable::Yes, check, take).await?));
+            let (new, first) = database.transact(Durable::Yes, check, take).await?;
+            self.0.groups.lock().first.extend(parsed(&first));
+            taken.extend(parsed(&new));
         }
         Ok(taken)
     }

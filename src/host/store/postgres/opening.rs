@@ -4,14 +4,14 @@ use super::audit::AuditRows;
 use super::database::{Database, Durable, Failed, Work, query, scalar};
 use super::documents::InTables;
 use super::hints::Hints;
-use super::holding::{self, Holding};
+use super::holding::Holding;
 use super::lease::{Leading, Lease};
 use super::news::{Mark, mark};
 use super::nodes::{ALONE, Joined, Joining, Node, abandon, begin};
 use super::pins::{self, PinRow};
 use super::settling::Settling;
 use super::tables::prepare;
-use super::{InPostgres, Shared};
+use super::{InPostgres, Shared, runs};
 use crate::clock::Clock;
 use crate::host::audit::Together;
 use crate::host::store::{Documents as _, InFiles, Opened, StoreError, hold};
@@ -269,7 +269,7 @@ impl Waiting {
             Box::pin(async move {
                 // Before anything is read: what is changed from now on is news.
                 let since = mark(&mut *connection).await?;
-                let held = holding::open(&mut *connection, (&run, &node), leads).await?;
+                let held = runs::open(&mut *connection, (&run, &node), leads).await?;
                 Ok((since, synced(&mut *connection).await?, pins::all(connection).await?, held))
             })
         });

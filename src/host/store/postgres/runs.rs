@@ -8,6 +8,32 @@ use sqlx::PgConnection;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
+/// Drops what others have asked for of what a run holds that begins: it finds that out from the asks. Returns the groups that it holds.
+pub(super) async fn open(
+    connection: &mut PgConnection,
+    (run, node): (&str, &str),
+    leads: bool,
+) -> Result<Vec<String>, sqlx::Error> {
+    let known = "delete from askd.owed
+                 where folder is null and (group_name is null and $1 or group_name in (select group_name from askd.held where run = $3::uuid))
+                     or folder in (select group_name from askd.pins where node = $2)";
+    query(known).bind(leads).bind(node).bind(run).execute(&mut *connection).await?;
+    scalar("select group_name from askd.held where run = $1::uuid").bind(run).fetch_all(connection).await
+}
+
+/// Drops what others have asked for of these groups, with which the run begins, as far as it holds them. Returns those.
+pub(super) async fn begin_with(
+    connection: &mut PgConnection,
+    run: String,
+    groups: Vec<String>,
+) -> Result<Vec<String>, sqlx::Error> {
+    let mine = "select group_name from askd.held where run = $1::uuid and group_name = any($2)";
+    let mine: Vec<String> = scalar(mine).bind(run).bind(groups).fetch_all(&mut *connection).await?;
+    let known = "delete from askd.owed where folder is null and group_name = any($1)";
+    query(known).bind(&mine).execute(connection).await?;
+    Ok(mine)
+}
+
 impl Holding {
     /// Begins the lease of a run, which has just entered the nodes. The caller has made sure that an earlier one is over.
     pub(super) async fn join(

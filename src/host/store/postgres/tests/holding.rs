@@ -304,6 +304,25 @@ fn a_group_that_was_copied_is_held_again_after_its_holder_has_stopped() {
     assert_eq!(begins(&one), ["copied"]);
 }
 
+/// The daemon may say nothing any more, or take nothing. It begins all the same with what it holds already.
+#[test]
+fn what_a_look_has_found_is_begun_with_though_what_follows_fails() {
+    let Some(server) = Server::found() else { return };
+    let [one, other] = daemons(&server);
+    let of_one = one.store.shared().unwrap();
+    asked(&one, 1, "a", false);
+    assert_eq!(begins(&one), ["a"]);
+    begins(&other);
+    assert!(of_one.end(&group("a")) && of_one.hand_over(&run_of(&server, "other"), &[group("a")]).unwrap());
+    server.sql(
+        "update askd.runs set takes = false;
+         create function askd.fail() returns trigger language plpgsql as 'begin raise ''failed''; end';
+         create trigger fails before update of takes on askd.runs for each row execute function askd.fail()",
+    );
+    assert_eq!(begins(&other), ["a"]);
+    assert!(other.store.shared().unwrap().tend(true).is_err(), "that comes later");
+}
+
 /// Else one slow statement would add some seconds to each takeover.
 #[test]
 fn one_renewal_that_fails_does_not_keep_a_run_from_taking_groups() {
@@ -322,25 +341,6 @@ fn one_renewal_that_fails_does_not_keep_a_run_from_taking_groups() {
     assert!(!after(3, Renewed::Unknown), "it may be about to come back");
     assert_eq!([3, 3, 3].map(|seconds| after(seconds, Renewed::InTime)), [false, false, true]);
     assert!(!after(1, Renewed::Late), "its own lease was over");
-}
-
-/// The daemon may say nothing any more, or take nothing. It begins all the same with what it holds already.
-#[test]
-fn what_a_look_has_found_is_begun_with_though_what_follows_fails() {
-    let Some(server) = Server::found() else { return };
-    let [one, other] = daemons(&server);
-    let of_one = one.store.shared().unwrap();
-    asked(&one, 1, "a", false);
-    assert_eq!(begins(&one), ["a"]);
-    begins(&other);
-    assert!(of_one.end(&group("a")) && of_one.hand_over(&run_of(&server, "other"), &[group("a")]).unwrap());
-    server.sql(
-        "update askd.runs set takes = false;
-         create function askd.fail() returns trigger language plpgsql as 'begin raise ''failed''; end';
-         create trigger fails before update of takes on askd.runs for each row execute function askd.fail()",
-    );
-    assert_eq!(begins(&other), ["a"]);
-    assert!(other.store.shared().unwrap().tend(true).is_err(), "that comes later");
 }
 
 /// It could not read what is stored. What it has saved may not be on stable storage, so that is no clean end.

@@ -6,7 +6,7 @@
 //! is in hand: their rows name the other run then. That one finds them there, and takes up what their asks need. What the tables say
 //! counts: what they do not give to a run it drops, and a save of what came of a step's work says which run has to hold the group.
 
-use super::database::{Connections, Durable, Failed, Work, query, scalar};
+use super::database::{Connections, Durable, Failed, Work, scalar};
 use super::lease::{LAST, LEASE, RENEWED_AFTER};
 use super::runs::begin_with;
 use crate::clock::{Clock, Moment};
@@ -15,7 +15,6 @@ use crate::sabotage::on;
 use askd_core::Group;
 use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
-use sqlx::PgConnection;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;

@@ -131,9 +131,9 @@ impl Broker {
 
     /// Who does what of a step's effects; `None` where no other daemon shares the records.
     pub(super) fn shares(&self, ask: &Ask, effects: &[Effect]) -> Option<Shares> {
-        let shared = self.0.store.shared()?;
+        let host = self.0.store.shared()?.host();
         let pin = self.pin(&ask.group);
-        let elsewhere = pin.as_ref().is_some_and(|pin| pin.host != shared.host());
+        let elsewhere = pin.as_ref().is_some_and(|pin| pin.host != host);
         let (of_leader, holds) = (self.is_of_leader(ask), self.holds(&ask.group));
         // Once the daemon stops, whatever it begins is cut off. Whoever follows does it.
         let serves = !self.0.ctx.is_cut() && if of_leader { self.leads() } else { holds };

@@ -290,8 +290,8 @@ impl InPostgres {
                     }
                     // Not for what the server has lost: that was held when it was done.
                     if let Some(run) = holder {
-                        let hold = query("select askd.hold_group($1, $2::uuid)").bind(&group).bind(run);
-                        hold.execute(&mut *connection).await?;
+                        let check = query("select askd.hold_group($1, $2::uuid)").bind(&group).bind(run);
+                        check.execute(&mut *connection).await?;
                     }
                     // It may stand among those of which nothing was to change any more.
                     query("select askd.have_here($1::uuid)").bind(&id).execute(&mut *connection).await?;

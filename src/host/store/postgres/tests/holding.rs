@@ -293,12 +293,12 @@ fn who_takes_the_lead_waits_for_nobody_who_takes_groups() {
 fn a_group_that_was_copied_is_held_again_after_its_holder_has_stopped() {
     let Some(server) = Server::found() else { return };
     let [one, other] = daemons(&server);
-    let (of_one, copied) = (one.store.shared().unwrap(), group("copied"));
+    let (of_one, copied) = (one.store.shared().unwrap(), [group("copied")]);
     assert!(begins(&one).is_empty() && begins(&other).is_empty());
     // As the leader does that has read everything.
-    assert_eq!(of_one.take(std::slice::from_ref(&copied)).unwrap(), [copied.clone()]);
-    assert!(of_one.begin(&copied) && of_one.end(&copied));
-    assert!(of_one.hand_over(&run_of(&server, "other"), std::slice::from_ref(&copied)).unwrap());
+    assert_eq!(of_one.take(&copied).unwrap(), copied);
+    assert!(of_one.begin(&copied[0]) && of_one.end(&copied[0]));
+    assert!(of_one.hand_over(&run_of(&server, "other"), &copied).unwrap());
     assert_eq!(begins(&other), ["copied"]);
     other.store.close().unwrap();
     assert_eq!(begins(&one), ["copied"]);

@@ -21,16 +21,12 @@ use std::cell::LazyCell;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// No briefing of an ask at its limits comes near this.
 pub(super) const MAX_BRIEFING: usize = 4 * 1024 * 1024;
 
 /// How many outcomes that were taken one thread notes before others have their turn.
 const AT_A_TIME: usize = 16;
-
-/// How long after a look what was saved is flushed: what the look has found out is written with it, and not once more.
-pub(super) const FLUSHED_AFTER: Duration = Duration::from_millis(300);
 
 impl Broker {
     /// What lies in the folders of each group that has anything there.

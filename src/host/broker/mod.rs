@@ -12,6 +12,7 @@ mod attempts;
 mod briefings;
 mod collect;
 mod errands;
+mod flushing;
 mod folder_work;
 mod holding;
 mod hosts;
@@ -69,8 +70,6 @@ use updates::Updates;
 
 /// How many changes a slow reader may be behind before it has to read everything anew.
 const CHANGES: usize = 256;
-/// How long after a save that promises nothing it is put on stable storage, unless a look comes before.
-const FLUSH_AFTER: Duration = Duration::from_millis(4_700);
 /// To how many asks events happen at a time that nobody waits for and that may be very many.
 const PLACES: usize = 64;
 /// First and longest pause before something that failed on the disk is tried again.
@@ -170,35 +169,6 @@ impl Broker {
         let wait = *pause;
         *pause = (wait * 2).min(RETRY.1);
         self.0.ctx.pause(wait).await
-    }
-
-    /// Puts on stable storage, every few seconds, what was saved and promises nothing.
-    async fn keep_flushing(&self) {
-        // What the last run has left in its journal is filed, too.
-        self.0.saved.notify_one();
-        loop {
-            self.0.saved.notified().await;
-            tokio::select! {
-                () = self.clock().sleep(FLUSH_AFTER) => {}
-                () = self.0.looked.notified() => self.clock().sleep(collect::FLUSHED_AFTER).await,
-            }
-            if let Err(error) = self.flush().await {
-                tracing::error!(%error, "what was saved lately is not on stable storage; trying again");
-                self.0.saved.notify_one();
-            }
-        }
-    }
-
-    /// Puts everything that was saved on stable storage.
-    pub(super) async fn flush(&self) -> Result<(), StoreError> {
-        let broker = self.clone();
-        tokio::task::spawn_blocking(move || broker.0.store.flush()).await.unwrap_or(Ok(()))
-    }
-
-    /// The same at the end: nothing is saved any more.
-    pub(super) async fn close_store(&self) -> Result<(), StoreError> {
-        let broker = self.clone();
-        tokio::task::spawn_blocking(move || broker.0.store.close()).await.unwrap_or(Ok(()))
     }
 
     /// Lets time pass for every ask whose deadline has come.

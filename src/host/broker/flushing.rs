@@ -1,0 +1,97 @@
+//! Puts on stable storage, every few seconds, what was saved and promises nothing.
+
+use super::Broker;
+use crate::clock::Clock;
+use crate::host::store::StoreError;
+use futures_util::FutureExt as _;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// How long after a save that promises nothing it is put on stable storage, unless a look comes before.
+const FLUSH_AFTER: Duration = Duration::from_millis(4_700);
+/// How long after a look what was saved is flushed: what the look has found out is written with it, and not once more.
+const FLUSHED_AFTER: Duration = Duration::from_millis(300);
+
+impl Broker {
+    /// Flushes as long as the daemon runs.
+    pub(super) async fn keep_flushing(&self) {
+        // What the last run has left in its journal is filed, too.
+        self.0.saved.notify_one();
+        let flush = || async {
+            let flushed = self.flush().await;
+            if let Err(error) = &flushed {
+                tracing::error!(%error, "what was saved lately is not on stable storage; trying again");
+            }
+            flushed.is_ok()
+        };
+        whenever_saved(&self.0.saved, &self.0.looked, self.clock(), flush).await;
+    }
+
+    /// Puts everything that was saved on stable storage.
+    pub(in crate::host) async fn flush(&self) -> Result<(), StoreError> {
+        let broker = self.clone();
+        tokio::task::spawn_blocking(move || broker.0.store.flush()).await.unwrap_or(Ok(()))
+    }
+
+    /// The same at the end: nothing is saved any more.
+    pub(in crate::host) async fn close_store(&self) -> Result<(), StoreError> {
+        let broker = self.clone();
+        tokio::task::spawn_blocking(move || broker.0.store.close()).await.unwrap_or(Ok(()))
+    }
+}
+
+/// Flushes some seconds after something was saved, and again if that fails.
+async fn whenever_saved<F: Future<Output = bool>>(
+    saved: &Notify,
+    looked: &Notify,
+    clock: &Clock,
+    flush: impl Fn() -> F,
+) {
+    loop {
+        saved.notified().await;
+        tokio::select! {
+            () = clock.sleep(FLUSH_AFTER) => {}
+            () = looked.notified() => clock.sleep(FLUSHED_AFTER).await,
+        }
+        // What was saved by now is in this flush. Else the next one would come so long after this one, and not after what is
+        // saved next: in the middle of a life, which would be filed twice.
+        let _saved = saved.notified().now_or_never();
+        if !flush().await {
+            saved.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parking_lot::Mutex;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_saved_before_a_flush_begins_no_other() {
+        let (saved, looked, clock) = (Notify::new(), Notify::new(), Clock::of_tokio());
+        let (flushes, begun) = (Mutex::new(Vec::new()), clock.monotonic());
+        let flush = || async {
+            flushes.lock().push(clock.monotonic().since(begun).as_millis());
+            flushes.lock().len() != 3
+        };
+        let at = |millis| clock.sleep_to(begun + Duration::from_millis(millis));
+        let saves = async {
+            for millis in [0, 1_000, 6_000] {
+                at(millis).await;
+                saved.notify_one();
+            }
+            at(7_000).await;
+            looked.notify_waiters();
+            at(20_000).await;
+            saved.notify_one();
+            at(40_000).await;
+        };
+        tokio::select! {
+            () = whenever_saved(&saved, &looked, &clock, flush) => {}
+            () = saves => {}
+        }
+        // The third one fails.
+        assert_eq!(*flushes.lock(), [4_700, 7_300, 24_700, 29_400]);
+    }
+}

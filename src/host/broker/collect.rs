@@ -1,171 +1,25 @@
-//! Looks every few seconds at each outcome that lies in a group's folder: was it taken, is its waiter gone, was the
-//! briefing read? Then does what the core asks for: puts a response out of reach, and briefs. Section 7 of the
-//! specification.
+//! Does what the core asks for with outcomes that nobody takes: puts a response out of reach, and briefs. [`super::looks`] finds
+//! out what became of them. Section 7 of the specification.
 
 use super::briefings::{briefing_of, is_being_read};
 use super::errands::Errand;
-use super::lying::{Lying, LyingOutcome, Outcomes};
 use super::{Broker, RETRY};
-use crate::host::delivery::{self, Lies, Look};
+use crate::host::delivery;
 use crate::host::folders::Folders;
-use crate::host::keyed_lock::KeyGuard;
 use crate::host::session::Liveness;
 use crate::ipc::wire::file_bytes;
 use crate::ipc::{BRIEFINGS, RESPONSES, response_name, taken_name, withdrawn_name};
 use crate::sabotage::{crash_point, on};
 use askd_core::{
-    Ask, AskId, Delivery, DeliveryEffect, DeliveryEvent, DeliveryState, Event, FollowUpEvent, Group, RequestId, Taker,
-    Time, WaiterEvent,
+    Ask, AskId, Delivery, DeliveryEffect, DeliveryEvent, DeliveryState, Event, FollowUpEvent, RequestId, Taker, Time,
 };
-use std::cell::LazyCell;
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
 /// No briefing of an ask at its limits comes near this.
 pub(super) const MAX_BRIEFING: usize = 4 * 1024 * 1024;
 
-/// How many outcomes that were taken one thread notes before others have their turn.
-const AT_A_TIME: usize = 16;
-
 impl Broker {
-    /// What lies in the folders of each group that has anything there.
-    pub(in crate::host) fn outcomes(&self) -> HashMap<Arc<Group>, Outcomes> {
-        let mut groups: HashMap<Arc<Group>, Outcomes> = HashMap::new();
-        let lying = self.index().lying(self.clock().now());
-        for (group, id, lying) in lying {
-            groups.entry(group).or_default().push((id, lying));
-        }
-        groups
-    }
-
-    /// The asks of a group of which something is not over, or of which something lies in its folder.
-    pub(in crate::host) fn reaching(&self, group: &Group) -> Vec<AskId> {
-        self.index().reaching(group)
-    }
-
-    /// Notes that all groups were looked at.
-    pub(in crate::host) fn has_looked(&self) {
-        self.0.looked.notify_waiters();
-    }
-
-    /// Looks what agents have collected, and whether those that have not are gone. Blocks on the disk.
-    pub(in crate::host) fn look_after(&self, group: &Group, outcomes: Outcomes) {
-        if outcomes.is_empty() || on("nocollect") {
-            return;
-        }
-        let look = |name| self.0.folders.get(group, name).map(Look::at);
-        let (responses, briefings) = (LazyCell::new(|| look(RESPONSES)), LazyCell::new(|| look(BRIEFINGS)));
-        let here = self.does_folder_work(group) && !self.is_strange(group);
-        // A file that askd could not look at proves nothing.
-        let lies = |id: AskId, outcome: &LyingOutcome| match &outcome.to {
-            // The call itself says when it has it.
-            Taker::Waiter(_) if !outcome.file => self.holds(group).then_some(Lies::There),
-            _ if !here => None,
-            Taker::Waiter(request_id) => responses.as_ref().ok()?.finds(request_id).ok(),
-            Taker::Briefing if self.keeps_briefings(group) => Some(Lies::There),
-            Taker::Briefing => briefings.as_ref().ok()?.finds(&id).ok(),
-        };
-        let (mut news, mut judged) = (Vec::new(), Vec::new());
-        let now = self.clock().now();
-        let is_alive = |process: &str| self.heartbeats().of(group, process, now) == Liveness::Alive;
-        for (id, lying) in outcomes {
-            let looks = here && lying.is_sought(now);
-            let Lying { outcomes, probe, gone, .. } = lying;
-            let back = gone.into_iter().filter(|call| looks && is_alive(&call.process));
-            let (from_briefing, others): (Vec<_>, Vec<_>) = back.partition(|call| call.from_briefing);
-            news.extend(others.into_iter().map(|call| (id, WaiterEvent::Resumed.of(call.request_id))));
-            for outcome in outcomes {
-                match (lies(id, &outcome), &outcome.to) {
-                    (Some(Lies::Gone), to) => news.push((id, self.gone(group, to, outcome.since).to(to.clone()))),
-                    (Some(Lies::There), Taker::Briefing) if !from_briefing.is_empty() => self.give_back(group, id),
-                    (Some(Lies::There | Lies::BeingTaken), Taker::Waiter(request_id))
-                        if outcome.judged && self.may_be_dead(group, request_id, &outcome, probe) =>
-                    {
-                        judged.push((id, request_id.clone()));
-                    }
-                    _ => {}
-                }
-            }
-        }
-        if !news.is_empty()
-            && let Some(alone) = self.0.noting.try_lock(group.clone())
-        {
-            self.note_all(news, alone);
-        }
-        if !judged.is_empty() {
-            self.judge(group, judged);
-        }
-    }
-
-    /// Lets these events happen. Nobody waits for them, so one thread does some of them at a time: to hand each over would cost
-    /// more than it does to note it. In a database events that come at once share a transaction.
-    fn note_all(&self, mut news: Vec<(AskId, Event)>, alone: KeyGuard) {
-        let broker = self.clone();
-        if self.is_shared() {
-            return self.0.ctx.spawn(async move {
-                broker.in_turn(news).await;
-                drop(alone);
-            });
-        }
-        self.0.saves.run(&self.0.ctx, false, move || {
-            let rest = news.split_off(news.len().min(AT_A_TIME));
-            for (id, event) in news {
-                let errands = broker.apply_here(id, event);
-                broker.run_or_hand_over(errands);
-            }
-            // The next look finds what a stop leaves out.
-            if !rest.is_empty() && !broker.0.ctx.is_stopping() {
-                broker.note_all(rest, alone);
-            }
-        });
-    }
-
-    /// What has become of an outcome that does not lie in its folder any more.
-    pub(super) fn gone(&self, group: &Group, to: &Taker, since: Time) -> DeliveryEvent {
-        let lost = self.went_with_folder(group, to, since);
-        if lost { DeliveryEvent::Lost { since } } else { DeliveryEvent::Taken { since } }
-    }
-
-    /// Whether an outcome that does not lie in its folder any more went with the folder, so that nobody took it.
-    pub(super) fn went_with_folder(&self, group: &Group, to: &Taker, since: Time) -> bool {
-        let folder = match to {
-            Taker::Waiter(_) => RESPONSES,
-            Taker::Briefing => BRIEFINGS,
-        };
-        let lost = self.0.folders.has_lost(group, folder, since) && !on("renewed");
-        if lost {
-            tracing::warn!(%group, "another folder has taken the place of the group's {folder}; askd delivers again what lay in the old one");
-        }
-        lost
-    }
-
-    /// Asks more closely, which may take long: only once at a time in a group.
-    fn judge(&self, group: &Group, judged: Vec<(AskId, RequestId)>) {
-        let Some(alone) = self.0.looking.try_lock(group.clone()) else { return };
-        let broker = self.clone();
-        self.0.ctx.spawn(async move {
-            for (id, request_id) in judged {
-                if broker.is_dead(id, &request_id).await == Some(true) {
-                    broker.in_turn([(id, WaiterEvent::Died.of(request_id))]).await;
-                }
-            }
-            drop(alone);
-        });
-    }
-
-    /// Whether it is worth asking more closely.
-    fn may_be_dead(&self, group: &Group, request_id: &RequestId, outcome: &LyingOutcome, probe: bool) -> bool {
-        if !outcome.file {
-            return !self.leases().holds(group, request_id);
-        }
-        let now = self.clock().now();
-        outcome
-            .process
-            .as_deref()
-            .map_or(probe, |process| self.0.sessions.heartbeats.of(group, process, now) == Liveness::Dead)
-    }
-
     /// Whether the process of a waiter is gone; `None`: askd cannot tell. Only the host of a folder sees the signs of life there.
     pub(super) async fn is_dead(&self, id: AskId, request_id: &RequestId) -> Option<bool> {
         let ask = self.get(id).await.ok()??;

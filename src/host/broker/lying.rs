@@ -1,10 +1,10 @@
-//! What of an ask lies in its group's folders, as the index remembers it for each look ([`super::collect`]).
+//! What of an ask lies in its group's folders, as the index remembers it for each look ([`super::looks`]).
 
 use askd_core::{Ask, AskId, RequestId, Taker, Time};
 
 /// What is published of an ask in its group's folders and was not taken yet, and who may come for it.
 #[derive(Debug, Clone)]
-pub(in crate::host) struct Lying {
+pub(super) struct Lying {
     pub(super) outcomes: Vec<LyingOutcome>,
     /// Something other than a sign of life can tell whether its session lives.
     pub(super) probe: bool,
@@ -86,5 +86,5 @@ impl Lying {
     }
 }
 
-/// What lies in one group's folders.
-pub(in crate::host) type Outcomes = Vec<(AskId, Lying)>;
+/// The asks of which something lies in one group's folders.
+pub(in crate::host) type Outcomes = Vec<AskId>;

@@ -21,6 +21,7 @@ mod kept;
 mod lane;
 mod lanes;
 mod listing;
+mod looks;
 mod lying;
 mod overview;
 mod owed;

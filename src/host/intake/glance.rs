@@ -51,7 +51,7 @@ impl GroupScanner {
     /// Looks at the folders: at once, or in a thread that may hang with the disk that is mounted there.
     pub(super) fn glance(self: &Arc<Self>, root: &Arc<(Dir, Stamp)>, outcomes: Outcomes) {
         if !self.is_mounted.load(Ordering::Relaxed) {
-            return self.glance_now(root, outcomes);
+            return self.glance_now(root, &outcomes);
         }
         if std::mem::replace(&mut self.glance.lock().looking, true) {
             return;
@@ -59,7 +59,7 @@ impl GroupScanner {
         let (scanner, root) = (Arc::clone(self), Arc::clone(root));
         self.ctx.finish(async move {
             let glance = move |scanner: &Arc<Self>| {
-                scanner.glance_now(&root, outcomes);
+                scanner.glance_now(&root, &outcomes);
                 Ok(())
             };
             let _ended = scanner.on_disk(glance).await;
@@ -67,7 +67,7 @@ impl GroupScanner {
         });
     }
 
-    fn glance_now(self: &Arc<Self>, root: &(Dir, Stamp), outcomes: Outcomes) {
+    fn glance_now(self: &Arc<Self>, root: &(Dir, Stamp), outcomes: &Outcomes) {
         let (dir, root) = root;
         let stamp = dir.stat_below(&self.tasks).ok();
         if let Some(stamp) = stamp {

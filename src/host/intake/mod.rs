@@ -162,7 +162,7 @@ impl Intake {
         }
         // Groups whose agents ask over HTTP need no folder.
         for (group, outcomes) in outcomes {
-            self.shared.broker.look_after(&group, outcomes);
+            self.shared.broker.look_after(&group, &outcomes);
         }
         hung
     }

@@ -3,7 +3,9 @@
 use super::entries::{Entry, code_number};
 use super::{Began, By, CODE_RESTS, Index, Lying, Position, Slot, chats, coded};
 use crate::host::broker::listing::Filter;
+use crate::host::broker::lying::Outcomes;
 use askd_core::{AskId, Digest, Group, RequestId, ShortId, Time};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 impl Entry {
@@ -90,11 +92,24 @@ impl Index {
         briefed.filter(|id| self.group(*id).is_some_and(|of| *of == *group)).collect()
     }
 
-    /// What lies in the groups' folders to be taken, and who may come for it.
-    pub(in crate::host::broker) fn lying(&mut self, now: Time) -> Vec<(Arc<Group>, AskId, Lying)> {
+    /// The asks of each group of which something lies in its folders to be taken, or may again.
+    pub(in crate::host::broker) fn lying(&mut self, now: Time) -> HashMap<Arc<Group>, Outcomes> {
         self.lying.retain(|_, lying| lying.is_watched(now));
-        let lying = self.lying.iter();
-        lying.filter_map(|(id, lying)| Some((self.group(*id)?, *id, lying.clone()))).collect()
+        if self.lying.len() < self.lying.capacity() / 8 {
+            self.lying.shrink_to_fit();
+        }
+        let mut groups: HashMap<Arc<Group>, Outcomes> = HashMap::new();
+        for id in self.lying.keys() {
+            if let Some(group) = self.group(*id) {
+                groups.entry(group).or_default().push(*id);
+            }
+        }
+        groups
+    }
+
+    /// What lies there of these asks now, and who may come for it.
+    pub(in crate::host::broker) fn lying_of(&self, ids: &[AskId]) -> Vec<(AskId, Lying)> {
+        ids.iter().filter_map(|id| Some((*id, self.lying.get(id)?.clone()))).collect()
     }
 
     /// Whether an ask that can be answered has that code, or had it so recently that a message with it may still be on its

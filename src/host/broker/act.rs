@@ -3,6 +3,7 @@
 
 use super::Broker;
 use super::errands::{Errand, What};
+use super::holding::is_in_chat;
 use super::index::is_chat;
 use super::lane::Work;
 use super::step::{Applied, Stepped};
@@ -109,23 +110,25 @@ impl Broker {
 
     /// Waits for a turn at the channel. Work that gets no turn before the daemon stops waits again at the next start.
     fn queue(&self, ask: &Arc<Ask>, route: usize, not_before: Time) {
-        let (broker, ask) = (self.clone(), Arc::clone(ask));
+        // Very many may wait, so none of them holds its ask.
+        let (broker, id, place) = (self.clone(), ask.id, ask.route(route).cloned());
+        let (in_chat, group) = (is_in_chat(ask), ask.group.clone());
         let mut turn = Box::pin(async move {
             broker.clock().sleep_until(not_before).await;
             // Another daemon may hold the group since: this one uses up no turn that all of them share.
-            if broker.tenure(&ask).is_none() {
+            if broker.tenure_of(in_chat, &group).is_none() {
                 return;
             }
-            if let Some(place) = ask.route(route) {
+            if let Some(place) = &place {
                 // What is written to a person depends on all that the person is asked.
                 if is_chat(place) {
                     broker.loaded().await;
                 }
-                broker.0.channels.of(&ask, route).wait_for_slot(place).await;
+                broker.0.channels.named(place.channel).wait_for_slot(place).await;
             }
-            let tenure = broker.tenure(&ask);
+            let tenure = broker.tenure_of(in_chat, &group);
             if tenure.is_some() {
-                broker.apply_later(ask.id, WidgetEvent::SlotGranted.on(route));
+                broker.apply_later(id, WidgetEvent::SlotGranted.on(route));
             }
         });
         // It stands in the line before this returns: tasks begin in any order, and an ask that comes later would overtake it.
@@ -219,13 +222,15 @@ impl Broker {
 
     /// What is held goes on when the person has written.
     fn wait_for_person(&self, ask: &Arc<Ask>, route: usize, until: Time) {
-        let (broker, ask) = (self.clone(), Arc::clone(ask));
+        let Some(channel) = ask.route(route).map(|place| place.channel) else { return };
+        // It may take weeks, so the ask is not held meanwhile.
+        let person = ask.widgets.get(route).map_or("", Widget::asked).to_owned();
+        let (broker, id, in_chat, group) = (self.clone(), ask.id, is_in_chat(ask), ask.group.clone());
         self.0.ctx.spawn(async move {
-            let person = ask.widgets.get(route).map_or("", Widget::asked);
-            let wrote = broker.0.channels.of(&ask, route).wait_for_person(person, until).await;
-            let tenure = broker.tenure(&ask);
+            let wrote = broker.0.channels.named(channel).wait_for_person(&person, until).await;
+            let tenure = broker.tenure_of(in_chat, &group);
             if wrote && tenure.is_some() {
-                broker.apply_later(ask.id, WidgetEvent::Opened.on(route));
+                broker.apply_later(id, WidgetEvent::Opened.on(route));
             }
         });
     }

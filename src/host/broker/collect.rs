@@ -126,26 +126,27 @@ impl Broker {
         work: impl Fn(&Self, &Ask) -> io::Result<Option<T>> + Send + Sync + 'static,
         event: impl Fn(T) -> Event + Send + Sync + 'static,
     ) {
-        let (broker, ask, work) = (self.clone(), Arc::clone(ask), Arc::new(work));
+        // Very many may wait for their turn, so none of them holds its ask.
+        let (broker, id, group, work) = (self.clone(), ask.id, ask.group.clone(), Arc::new(work));
         self.0.ctx.finish(async move {
             let mut pause = RETRY.0;
             loop {
-                let Some(alone) = broker.0.ctx.unless_cut(broker.0.moving.lock(ask.id)).await else { return };
-                let (worker, on, task) = (broker.clone(), Arc::clone(&ask), Arc::clone(&work));
-                let done = broker.done_in_folder(&ask.group, move || {
+                let Some(alone) = broker.0.ctx.unless_cut(broker.0.moving.lock(id)).await else { return };
+                let (worker, of, task) = (broker.clone(), group.clone(), Arc::clone(&work));
+                let done = broker.done_in_folder(&group, move || {
                     let _alone = alone;
-                    match worker.0.store.load(&on.group, on.id).map_err(io::Error::other)? {
+                    match worker.0.store.load(&of, id).map_err(io::Error::other)? {
                         Some(ask) => task(&worker, &ask),
                         None => Ok(None),
                     }
                 });
                 match done.await {
-                    Ok(Some(done)) => return broker.apply_later(ask.id, event(done)),
+                    Ok(Some(done)) => return broker.apply_later(id, event(done)),
                     Ok(None) => return,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) => {
                         tracing::error!(
-                            ask = %ask.id, group = %ask.group, %error,
+                            ask = %id, %group, %error,
                             "a response or briefing could not be moved; trying again until it can"
                         );
                     }

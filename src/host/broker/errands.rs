@@ -5,15 +5,21 @@
 //! Errands use the folders of groups, which may hang, and line up for them: [`super::folder_work`]. None of the store's threads
 //! runs errands where a folder is mounted. A thread that writes a response also saves that it did: nothing waits for another
 //! thread in between.
+//!
+//! Answers may come faster than what follows them can be done. Where many errands wait already, only the names of further ones
+//! do: their asks are read again when they have their turn, and are newer then. So an answer that waits takes a few hundred bytes.
 
 use super::saves::Work;
 use super::{Broker, RETRY};
 use crate::host::folders::Folders;
-use askd_core::{Ask, DeliveryEvent, RequestId};
+use askd_core::{Ask, AskId, DeliveryEvent, Group, RequestId};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Where so many wait in a line, only names of further errands do.
+const MANY: usize = 1_000;
 
 pub(super) type Task = fn(&Folders, &Ask, &RequestId) -> io::Result<()>;
 
@@ -21,6 +27,14 @@ pub(super) type Task = fn(&Folders, &Ask, &RequestId) -> io::Result<()>;
 pub(super) struct Errand {
     pub(super) ask: Arc<Ask>,
     pub(super) what: What,
+}
+
+/// What is to be done for an ask, while its turn is far away.
+struct Named {
+    ask: AskId,
+    what: Box<[What]>,
+    /// How long to wait before the ask is read again, if it cannot be.
+    pause: Duration,
 }
 
 pub(super) enum What {
@@ -59,14 +73,48 @@ impl Broker {
     /// The errands as work that can be done now, unless they line up, and whether their folder is on the disk of the root.
     fn turn_of(&self, mut errands: Vec<Errand>) -> Option<(Work, bool)> {
         let first = errands.first()?;
-        let group = first.ask.group.clone();
+        let (group, id) = (first.ask.group.clone(), first.ask.id);
         if !self.0.folders.is_home(&group) {
             // Cards do not wait for the folder.
             let cards = errands.extract_if(.., |errand| matches!(errand.what, What::Update { .. }));
             cards.for_each(|errand| drop(self.run_errand(errand)));
         }
+        // With a database each ask that is read again is a call over the network; and one that was set aside is not there any more.
+        if self.many_wait(&group, MANY) && !self.is_shared() && self.index().group(id).is_some() {
+            let what = errands.into_iter().map(|errand| errand.what).collect();
+            return self.turn_of_named(&group, Named { ask: id, what, pause: RETRY.0 });
+        }
         let broker = self.clone();
         self.turn_in_folder(&group, move || broker.run_errands(errands))
+    }
+
+    fn turn_of_named(&self, group: &Group, named: Named) -> Option<(Work, bool)> {
+        let broker = self.clone();
+        self.turn_in_folder(group, move || broker.run_named(named))
+    }
+
+    /// Runs errands of an ask as it is by now.
+    fn run_named(&self, Named { ask: id, what, mut pause }: Named) {
+        let error = match self.load(id) {
+            Ok(Some(ask)) => {
+                let errands = what.into_iter().map(|what| Errand { ask: Arc::clone(&ask), what });
+                return self.run_errands(errands.collect());
+            }
+            // Nothing is owed of an ask that is forgotten.
+            Ok(None) => return,
+            Err(error) => error,
+        };
+        tracing::error!(ask = %id, %error, "an ask cannot be read; what follows its answer is done later");
+        let broker = self.clone();
+        self.0.ctx.finish(async move {
+            if !broker.pause(&mut pause).await {
+                return;
+            }
+            let Some(group) = broker.index().group(id) else { return };
+            if let Some((work, _)) = broker.turn_of_named(&group, Named { ask: id, what, pause }) {
+                broker.0.ctx.finish_blocking(work);
+            }
+        });
     }
 
     /// Runs errands on this thread, and what they lead to.

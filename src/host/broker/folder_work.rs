@@ -45,6 +45,13 @@ impl FolderWork {
 }
 
 impl Broker {
+    /// Whether so many wait for their turn in this folder.
+    pub(super) fn many_wait(&self, group: &Group, many: usize) -> bool {
+        let lines = &self.0.folder_work;
+        let line = if self.0.folders.is_home(group) { Arc::clone(&lines.home) } else { lines.of_mounted(group) };
+        line.waiting() >= many
+    }
+
     /// Takes in work in a group's folder. What it returns, if anything, has to be run: it is the turn of that work. Also whether
     /// the folder is on the disk of the root.
     pub(super) fn turn_in_folder(&self, group: &Group, work: impl FnOnce() + Send + 'static) -> Option<(Work, bool)> {

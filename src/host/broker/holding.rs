@@ -17,7 +17,7 @@ const APART: Duration = Duration::from_secs(10);
 pub(super) type Since = HashMap<Group, Time>;
 
 /// Whether a part of an ask is, or may be, in a chat.
-fn is_in_chat(ask: &Ask) -> bool {
+pub(super) fn is_in_chat(ask: &Ask) -> bool {
     ask.widgets.iter().map(|widget| &widget.route).chain(&ask.next_routes).any(is_chat)
 }
 
@@ -39,10 +39,15 @@ impl Broker {
 
     /// Keeps it so until that is dropped; `None`: another daemon does it, or will.
     pub(super) fn tenure(&self, ask: &Ask) -> Option<Tenure> {
+        self.tenure_of(is_in_chat(ask), &ask.group)
+    }
+
+    /// The same of an ask that is not at hand.
+    pub(super) fn tenure_of(&self, in_chat: bool, group: &Group) -> Option<Tenure> {
         match self.0.store.shared() {
             None => Some(Tenure::default()),
-            Some(_) if is_in_chat(ask) => self.leads().then(Tenure::default),
-            Some(shared) => shared.tenure(&ask.group),
+            Some(_) if in_chat => self.leads().then(Tenure::default),
+            Some(shared) => shared.tenure(group),
         }
     }
 

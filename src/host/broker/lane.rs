@@ -168,7 +168,7 @@ impl Broker {
         loop {
             let Some(job) = self.lanes().next_job(id) else { return errands };
             // If a panic ended the lane here, every later caller would wait for ever.
-            if catch_unwind(AssertUnwindSafe(|| self.run(id, job, &mut errands))).is_err() {
+            if catch_unwind(AssertUnwindSafe(|| self.run(id, *job, &mut errands))).is_err() {
                 tracing::error!(ask = %id, "acting on a stored event panicked; what is left of it is done at the next start");
             }
         }

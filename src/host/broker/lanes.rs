@@ -4,6 +4,9 @@ use super::lane::{Job, Unfinished};
 use askd_core::AskId;
 use std::collections::{HashMap, VecDeque};
 
+/// Room for so many lanes is kept after a flood.
+const KEPT: usize = 1_024;
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
@@ -18,7 +21,8 @@ pub(super) struct Lanes {
 /// The jobs of an ask.
 #[derive(Debug, Default)]
 struct Lane {
-    jobs: VecDeque<Job>,
+    /// Boxed, because a queue makes room for four, and mostly has one.
+    jobs: VecDeque<Box<Job>>,
     /// A thread runs them.
     runs: bool,
     /// A thread was called to run them, and whether it was called because of a promise.
@@ -30,7 +34,7 @@ impl Lanes {
     /// to call one.
     pub(super) fn join(&mut self, id: AskId, job: Job, urgent: bool) -> bool {
         let lane = self.lanes.entry(id).or_default();
-        lane.jobs.push_back(job);
+        lane.jobs.push_back(Box::new(job));
         let calls = !lane.runs && lane.called.is_none_or(|before| urgent && !before);
         if calls {
             lane.called = Some(urgent);
@@ -44,10 +48,13 @@ impl Lanes {
     }
 
     /// The next job of a lane; the lane ends with the last one.
-    pub(super) fn next_job(&mut self, id: AskId) -> Option<Job> {
+    pub(super) fn next_job(&mut self, id: AskId) -> Option<Box<Job>> {
         let job = self.lanes.get_mut(&id).and_then(|lane| lane.jobs.pop_front());
         if job.is_none() {
             self.lanes.remove(&id);
+            if self.lanes.is_empty() && self.lanes.capacity() > KEPT {
+                self.lanes = HashMap::new();
+            }
         }
         job
     }

@@ -19,6 +19,8 @@ const BEHIND_THE_GATE: usize = 4;
 pub(super) const BURST: usize = 4;
 /// How long what promises nothing makes way for a burst, at most.
 const MAKES_WAY: Duration = Duration::from_millis(500);
+/// The places of a line that are kept when nothing waits there.
+const KEPT: usize = 1_024;
 /// How long a thread waits for more work before it ends.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
@@ -117,8 +119,15 @@ impl Gate {
         let next = line.waiting.pop_front();
         if next.is_none() {
             line.running -= 1;
+            // After a flood.
+            line.waiting.shrink_to(KEPT);
         }
         next
+    }
+
+    /// How much waits for its turn.
+    pub(super) fn waiting(&self) -> usize {
+        self.line.lock().waiting.len()
     }
 }
 

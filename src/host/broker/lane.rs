@@ -23,6 +23,10 @@ use tokio::sync::oneshot;
 /// How many times a step is begun anew because other daemons change the same ask.
 const RIVALS: u32 = 50;
 
+/// So many words of people are being stored at most. Only a disk that hangs lets it come to that: those who sent them have been told
+/// to send them again by then.
+const MOST_WORDS: usize = 2_048;
+
 /// What a caller is told. Only a new ask has to be judged anew.
 type Told = Result<Result<Arc<Ask>, Failure>, Stale>;
 
@@ -93,6 +97,9 @@ impl Unfinished {
 impl Broker {
     /// Lets an event happen and says what became of the ask.
     pub async fn apply(&self, id: AskId, event: Event) -> Result<Arc<Ask>, Failure> {
+        if promise::is_a_persons_word(&event) && self.0.saves.promises.number() >= MOST_WORDS {
+            return Err(Failure::NotStored);
+        }
         let (job, told) = Job::told(Work::Event(event));
         self.enqueue(id, job);
         told.await.unwrap_or(Ok(Err(Failure::Broken))).unwrap_or(Err(Failure::NotStored))

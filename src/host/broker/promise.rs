@@ -40,6 +40,11 @@ pub(super) const fn is_made_by(event: &Event) -> bool {
     }
 }
 
+/// Whether a person has said something. Whoever is told that it is not stored can say it again.
+pub(super) const fn is_a_persons_word(event: &Event) -> bool {
+    matches!(event, Event::Replied { .. } | Event::Allow { .. } | Event::Cancel(_))
+}
+
 /// Whether a person or an agent is told what came of the event.
 pub(super) const fn has_a_sender(event: &Event) -> bool {
     match event {

@@ -34,6 +34,8 @@ use tokio::sync::{Notify, Semaphore, broadcast, watch};
 
 /// When the allocator is made to give back what loading needed: it keeps what was freed less than a second ago.
 const GIVES_BACK_AFTER: Duration = Duration::from_millis(1_100);
+/// How many places of the index are looked through at a time for waiters to be told deadlines.
+const TOLD_AT_A_TIME: usize = 1_024;
 /// It looks for what it can give back when a piece of this size is freed.
 const LARGE: usize = 4 * 1024 * 1024;
 
@@ -231,18 +233,15 @@ impl Broker {
         for id in late.superseded().filter(|_| leads) {
             self.apply_later(id, Event::Requested(Relation::Supersedes));
         }
-        let (mut open, crowded) = {
-            let index = self.index();
-            (index.open(), if leads { index.all_crowded() } else { Vec::new() })
-        };
-        open.retain(|group, _| self.does_folder_work(group));
+        let crowded = if leads { self.index().all_crowded() } else { Vec::new() };
+        let broker = self.clone();
+        self.0.ctx.spawn(async move { broker.give_memory_back().await });
         let broker = self.clone();
         self.0.ctx.spawn(async move {
             broker.do_what_is_owed().await;
-            broker.tell_deadlines(open).await;
+            broker.tell_deadlines().await;
             broker.in_turn(crowded.into_iter().map(|id| (id, Event::Crowded))).await;
-            broker.clock().sleep(GIVES_BACK_AFTER).await;
-            drop(black_box(Vec::<u8>::with_capacity(LARGE)));
+            broker.give_memory_back().await;
         });
         // What held up those of a group that began meanwhile.
         self.end_all_blocks();
@@ -286,16 +285,31 @@ impl Broker {
         }
     }
 
+    /// Has the allocator give back what is not needed any more.
+    async fn give_memory_back(&self) {
+        self.clock().sleep(GIVES_BACK_AFTER).await;
+        drop(black_box(Vec::<u8>::with_capacity(LARGE)));
+    }
+
     /// Tells waiters the deadlines of their open asks: it is a hint. Folders of the root get a thread between them, because
-    /// many asks may be open, and responses go into these folders, too.
-    async fn tell_deadlines(&self, asks: HashMap<Arc<Group>, Vec<AskId>>) {
-        let (home, mounted): (Vec<_>, Vec<_>) = asks.into_iter().partition(|(group, _)| self.0.folders.is_home(group));
-        for (group, ids) in mounted {
-            let (broker, of) = (self.clone(), Arc::clone(&group));
-            self.in_folder(&group, move || broker.tell_those(&of, &ids));
-        }
+    /// many asks may be open, and responses go into these folders, too. Some are in hand at a time, because of their number.
+    async fn tell_deadlines(&self) {
         let broker = self.clone();
-        let tell = move || home.iter().for_each(|(group, ids)| broker.tell_those(group, ids));
+        let tell = move || {
+            let mut from = 0;
+            loop {
+                let Some(some) = broker.index().open_within(from, TOLD_AT_A_TIME) else { break };
+                from += TOLD_AT_A_TIME;
+                for (group, ids) in some.into_iter().filter(|(group, _)| broker.does_folder_work(group)) {
+                    if broker.0.folders.is_home(&group) {
+                        broker.tell_those(&group, &ids);
+                    } else {
+                        let (teller, of) = (broker.clone(), Arc::clone(&group));
+                        broker.in_folder(&group, move || teller.tell_those(&of, &ids));
+                    }
+                }
+            }
+        };
         let _stopped = tokio::task::spawn_blocking(tell).await;
     }
 

@@ -283,6 +283,12 @@ impl Entries {
         self.free.push(slot);
     }
 
+    /// The entries of so many slots from that one on; `None`: there are no further ones.
+    pub(super) fn within(&self, from: usize, slots: usize) -> Option<impl Iterator<Item = &Entry>> {
+        let rest = self.slots.get(from..).filter(|rest| !rest.is_empty())?;
+        Some(rest.iter().take(slots).flatten())
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.slots.iter().flatten()
     }

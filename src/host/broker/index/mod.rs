@@ -357,13 +357,13 @@ impl Index {
         self.groups.all_crowded(&self.entries)
     }
 
-    /// The open asks of each group.
-    pub(super) fn open(&self) -> HashMap<Arc<Group>, Vec<AskId>> {
+    /// The open asks of each group in so many slots from that one on; `None`: there are no further ones.
+    pub(super) fn open_within(&self, from: usize, slots: usize) -> Option<HashMap<Arc<Group>, Vec<AskId>>> {
         let mut open: HashMap<Arc<Group>, Vec<AskId>> = HashMap::new();
-        for entry in self.entries.iter().filter(|entry| !entry.is_settled()) {
+        for entry in self.entries.within(from, slots)?.filter(|entry| !entry.is_settled()) {
             open.entry(self.group_of(entry)).or_default().push(entry.id());
         }
-        open
+        Some(open)
     }
 }
 

@@ -523,9 +523,15 @@ impl World {
     }
 
     pub(crate) fn open(&self) -> Vec<Value> {
-        let (status, list) = self.call("GET", "/asks?state=open&limit=1000", None);
-        assert_eq!(status, 200, "{list}");
-        list["asks"].as_array().unwrap().clone()
+        let (mut open, mut after) = (Vec::new(), String::new());
+        loop {
+            let (status, list) = self.call("GET", &format!("/asks?state=open&limit=1000{after}"), None);
+            assert_eq!(status, 200, "{list}");
+            open.extend_from_slice(list["asks"].as_array().unwrap());
+            // A page of 1 MiB ends before its limit.
+            let Some(next) = list["next"].as_str() else { return open };
+            after = format!("&after={next}");
+        }
     }
 
     /// Waits until one ask is open and gives it.

@@ -309,3 +309,29 @@ fn an_export_ends_once_its_token_was_replaced() {
     assert!(told.starts_with("HTTP/1.1 200") && told.contains("Which framework?"), "{told}");
     assert!(!told.ends_with("0\r\n\r\n") && !told.contains(last), "the end of a whole body");
 }
+
+/// A page is bounded by its size, too: long questions are listed in more pages, and none is left out.
+#[test]
+fn a_page_of_long_questions_ends_before_its_limit() {
+    /// What a page ends with, and what the longest of these asks has.
+    const PAGE: usize = 1024 * 1024;
+    const ONE: usize = 40_000;
+    let world = World::empty().config("[asks]\nmax_open_per_group = 1000\nmax_per_hour_per_group = 1000\n").started();
+    let agent = world.group("research");
+    let names: Vec<String> = (0..60).map(|number| format!("r{number}")).collect();
+    for name in &names {
+        let question = |number: usize| json!({"question": format!("{name} {number} {}", "why ".repeat(700))});
+        agent.ask(name, &json!({"questions": (0..10).map(question).collect::<Vec<_>>()}));
+    }
+    within(SOON, "all to be open", || (world.open().len() == names.len()).then_some(()));
+    let (status, page) = world.call("GET", "/asks?state=open&limit=1000", None);
+    assert_eq!((status, &page["total"]), (200, &json!(names.len())));
+    assert!(page["next"].is_string(), "there are more of them");
+    let bytes = page.to_string().len();
+    assert!((PAGE..PAGE + ONE).contains(&bytes), "{bytes}");
+    for query in ["state=open&limit=1000", "q=why&limit=1000", "limit=7"] {
+        let listed = pages(&world, query);
+        let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+        assert_eq!(requests(&listed).into_iter().collect::<BTreeSet<_>>(), names, "{query}");
+    }
+}

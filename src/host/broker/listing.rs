@@ -146,8 +146,21 @@ impl Broker {
         after: Option<Cursor>,
         of: fn(&Ask) -> T,
     ) -> Result<Page<T>, StoreError> {
+        self.page_until(filter, limit, after, of, |_| false).await
+    }
+
+    /// The same; a page ends where these are `enough`, too.
+    pub async fn page_until<T: Send + 'static>(
+        &self,
+        filter: Filter,
+        limit: usize,
+        after: Option<Cursor>,
+        of: fn(&Ask) -> T,
+        enough: fn(&[T]) -> bool,
+    ) -> Result<Page<T>, StoreError> {
         let broker = self.clone();
-        let read = tokio::task::spawn_blocking(move || broker.read_page(&filter, limit, after, of)).await;
+        let full = move |asks: &[T]| asks.len() >= limit || enough(asks);
+        let read = tokio::task::spawn_blocking(move || broker.read_page(&filter, (limit, &full), after, of)).await;
         let panicked =
             |panic| StoreError::Io { what: "cannot make a list".to_owned(), source: io::Error::other(panic) };
         read.unwrap_or_else(|panic| Err(panicked(panic)))
@@ -156,7 +169,7 @@ impl Broker {
     fn read_page<T>(
         &self,
         filter: &Filter,
-        limit: usize,
+        (limit, full): (usize, &dyn Fn(&[T]) -> bool),
         after: Option<Cursor>,
         of: fn(&Ask) -> T,
     ) -> Result<Page<T>, StoreError> {
@@ -167,12 +180,15 @@ impl Broker {
             (began, index.ahead(filter, began, after.map(|cursor| cursor.last), most))
         };
         if filter.reads_records() {
-            return self.search(filter, limit, began, &ahead, after.is_none(), of);
+            return self.search(filter, full, began, &ahead, after.is_none(), of);
         }
-        let page = &ahead[..limit.min(ahead.len())];
-        let (mut asks, mut unreadable) = (Vec::new(), Vec::new());
-        for (group, place) in page {
+        let (mut asks, mut unreadable, mut page) = (Vec::new(), Vec::new(), 0);
+        for (group, place) in ahead.iter().take(limit) {
+            if full(&asks) {
+                break;
+            }
             asks.extend(self.read(group, *place, filter, &mut unreadable)?.map(|ask| of(&ask)));
+            page += 1;
         }
         if after.is_none() {
             let known = self.0.unreadable.lock().keys().copied().collect::<HashSet<_>>();
@@ -180,7 +196,7 @@ impl Broker {
                 began.total = self.index().count_of(filter, |id| !known.contains(&id));
             }
         }
-        let next = page.last().filter(|_| ahead.len() > limit).map(|(_, last)| Cursor { began, last: *last });
+        let next = ahead[..page].last().filter(|_| ahead.len() > page).map(|(_, last)| Cursor { began, last: *last });
         Ok(Page { asks, unreadable, total: began.total, next })
     }
 
@@ -189,7 +205,7 @@ impl Broker {
     fn search<T>(
         &self,
         filter: &Filter,
-        limit: usize,
+        full: &dyn Fn(&[T]) -> bool,
         mut began: Began,
         ahead: &[(Arc<Group>, Position)],
         counting: bool,
@@ -205,10 +221,10 @@ impl Broker {
                 break;
             }
             if let Some(ask) = self.read(group, *place, filter, &mut unreadable)? {
-                if asks.len() < limit {
-                    asks.push(of(&ask));
-                } else {
+                if more > 0 || full(&asks) {
                     more += 1;
+                } else {
+                    asks.push(of(&ask));
                 }
             }
             // Behind a full page it only counts.

@@ -16,6 +16,8 @@ use serde_json::value::{RawValue, to_raw_value};
 /// How many asks a page has by default, and at most.
 const LIMIT: usize = 200;
 const MAX_LIMIT: usize = 1000;
+/// A page ends with the ask that brings it to so many bytes: the largest may have thousands of times those of the smallest.
+const MOST_BYTES: usize = 1024 * 1024;
 const PARAMETERS: &str = "state, group, q, outcome, channel, person, since, until, limit and after";
 
 /// The parameters of a call.
@@ -99,10 +101,14 @@ pub(super) async fn list(
     if !inbox.broker.is_loaded() {
         return Err(Problem::loading());
     }
-    let page = inbox.broker.page(filter, limit, after, |ask| to_raw_value(&View::of(ask)).ok()).await;
+    let page = inbox.broker.page_until(filter, limit, after, |ask| to_raw_value(&View::of(ask)).ok(), are_enough).await;
     let Page { asks, total, next, .. } = page.map_err(unreadable)?;
     let asks = asks.into_iter().flatten().collect();
     Ok(Json(List { asks, total, next: next.map(|next| next.to_string()) }))
+}
+
+fn are_enough(asks: &[Option<Box<RawValue>>]) -> bool {
+    asks.iter().flatten().map(|ask| ask.get().len()).sum::<usize>() >= MOST_BYTES
 }
 
 /// What a call returns.

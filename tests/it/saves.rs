@@ -11,7 +11,7 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A world in which calls on files can be made to fail while the daemon runs.
 struct Disk {
@@ -444,4 +444,35 @@ fn a_new_inbox_token_that_was_written_and_not_synced_is_the_one_that_holds() {
     assert!(err(&refused).starts_with("askd: It could not be stored, and nothing was changed."), "{}", err(&refused));
     assert!(world.token() == token && opens(&token));
     assert!(world.run(&["link", "--new"]).status.success());
+}
+
+/// Behind very many words that a disk keeps waiting, whoever says something hears at once that it is not stored. The sabotage has one
+/// be very many.
+#[test]
+fn behind_too_many_words_that_wait_for_the_disk_a_further_one_is_refused_at_once() {
+    let disk = Disk::of(World::empty().in_files().with_binary().env("ASKD_SABOTAGE", "oneword"));
+    let (world, agent) = (&disk.world, disk.world.group("research"));
+    let [first, second] = ["r1", "r2"].map(|name| {
+        agent.ask_framework(name);
+        world.open_of(name)
+    });
+    disk.begins("slow", "fsync@journal:3000");
+    let is_on_its_way = || {
+        let files = fs::read_dir(world.state().join("journal")).into_iter().flatten();
+        let text = |file: std::io::Result<fs::DirEntry>| fs::read(file.ok()?.path()).ok();
+        files.filter_map(text).any(|text| String::from_utf8_lossy(&text).contains("\"answered\"")).then_some(())
+    };
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| world.answer(&first, &json!({"r1_0": "Vue"})).0);
+        within(SOON, "the first to be written", is_on_its_way);
+        let begun = Instant::now();
+        let (status, told) = world.answer(&second, &json!({"r2_0": "Vue"}));
+        assert_eq!(status, 503, "{told}");
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        assert_eq!(waits.join().unwrap(), 200);
+    });
+    disk.ends("slow");
+    assert_eq!(world.answer(&second, &json!({"r2_0": "Vue"})).0, 200);
+    agent.wait("r1");
+    agent.wait("r2");
 }

@@ -76,7 +76,7 @@ mod tests {
             flushes.lock().len() != 3
         };
         let at = |millis| clock.sleep_to(begun + Duration::from_millis(millis));
-        let saves = async {
+        let story = async {
             for millis in [0, 1_000, 6_000] {
                 at(millis).await;
                 saved.notify_one();
@@ -89,7 +89,7 @@ mod tests {
         };
         tokio::select! {
             () = whenever_saved(&saved, &looked, &clock, flush) => {}
-            () = saves => {}
+            () = story => {}
         }
         // The third one fails.
         assert_eq!(*flushes.lock(), [4_700, 7_300, 24_700, 29_400]);

@@ -160,7 +160,7 @@ impl Broker {
     ) -> Result<Page<T>, StoreError> {
         let broker = self.clone();
         let full = move |asks: &[T]| asks.len() >= limit || enough(asks);
-        let read = tokio::task::spawn_blocking(move || broker.read_page(&filter, (limit, &full), after, of)).await;
+        let read = tokio::task::spawn_blocking(move || broker.read_page(&filter, limit, &full, after, of)).await;
         let panicked =
             |panic| StoreError::Io { what: "cannot make a list".to_owned(), source: io::Error::other(panic) };
         read.unwrap_or_else(|panic| Err(panicked(panic)))
@@ -169,7 +169,8 @@ impl Broker {
     fn read_page<T>(
         &self,
         filter: &Filter,
-        (limit, full): (usize, &dyn Fn(&[T]) -> bool),
+        limit: usize,
+        full: &dyn Fn(&[T]) -> bool,
         after: Option<Cursor>,
         of: fn(&Ask) -> T,
     ) -> Result<Page<T>, StoreError> {

@@ -245,11 +245,9 @@ async fn the_first_card_of_a_group_is_not_looked_for_before_it_is_posted() {
         let agent = cluster.agent(number, group);
         assert_eq!(meanwhile(|| agent.call("POST", "/asks", &request.to_string())).0, 201);
     }
-    let forms = || {
-        let messages = cluster.slack.messages(CHANNEL);
-        (messages.iter().filter(|card| card.visible_text().contains("10. 9 word")).count() == 2).then_some(())
-    };
-    cluster.slack.wait_for(3 * SOON, forms).await.expect("both cards, whole");
+    let posted = "select line::text from askd.audit where line ->> 'what' = 'posted'";
+    let both = || (cluster.database.query(posted).len() == 2).then_some(());
+    meanwhile(|| within(SOON, "both cards", both));
     let looks = cluster.slack.calls().iter().filter(|call| call.method == "conversations.history").count();
     assert_eq!(looks, 0);
 }
@@ -271,8 +269,13 @@ async fn what_a_daemon_takes_in_that_holds_the_group_no_more_is_shown_by_the_hol
     world.set_env("ASKD_GATE", &format!("owed={}", late.display()));
     cluster.start(1);
     let agent = cluster.agent(1, "research");
+    let posters = || cluster.database.query("select line ->> 'node' from askd.audit where line ->> 'what' = 'posted'");
+    let has_posted = |cards: usize| {
+        let posted = || Some(posters()).filter(|posters| posters.len() == cards);
+        meanwhile(|| within(DEATH, "the card to be noted", posted))
+    };
     assert_eq!(meanwhile(|| agent.ask("r1", "Deploy?")).0, 201);
-    cluster.card().await;
+    assert_eq!(has_posted(1), ["host-0"]);
     let goes_to = |number: usize| {
         cluster.database.query(&format!(
             "update askd.held set run = (select run from askd.runs where node = 'host-{number}') where group_name = 'research'"
@@ -292,10 +295,8 @@ async fn what_a_daemon_takes_in_that_holds_the_group_no_more_is_shown_by_the_hol
     goes_to(0);
     assert_eq!(meanwhile(|| held_by(&cluster, 1)).unwrap(), "1", "it does not know");
     assert_eq!(meanwhile(|| agent.ask("r2", "And this?")).0, 201);
-    let posters = || cluster.database.query("select line ->> 'node' from askd.audit where line ->> 'what' = 'posted'");
     // Not only once the card is overdue.
-    let shown = || Some(posters()).filter(|posters| posters.len() == 2);
-    assert_eq!(meanwhile(|| within(DEATH, "the card to be noted", shown)), ["host-0", "host-0"]);
+    assert_eq!(has_posted(2), ["host-0", "host-0"]);
     assert_eq!(cluster.slack.messages(CHANNEL).len(), 2, "one card each");
 }
 

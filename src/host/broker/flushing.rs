@@ -18,11 +18,14 @@ impl Broker {
         // What the last run has left in its journal is filed, too.
         self.0.saved.notify_one();
         let flush = || async {
-            let flushed = self.flush().await;
-            if let Err(error) = &flushed {
-                tracing::error!(%error, "what was saved lately is not on stable storage; trying again");
+            match self.flush().await {
+                Err(error) => {
+                    tracing::error!(%error, "what was saved lately is not on stable storage; trying again");
+                    Flushed::Not
+                }
+                Ok(()) if self.0.store.has_more_to_flush() => Flushed::InPart,
+                Ok(()) => Flushed::Whole,
             }
-            flushed.is_ok()
         };
         whenever_saved(&self.0.saved, &self.0.looked, self.clock(), flush).await;
     }
@@ -40,23 +43,46 @@ impl Broker {
     }
 }
 
-/// Flushes some seconds after something was saved, and again if that fails.
-async fn whenever_saved<F: Future<Output = bool>>(
+/// What came of a flush.
+enum Flushed {
+    /// All of it has to be done again.
+    Not,
+    /// All that was saved is on stable storage; what is left to do nobody waits for.
+    InPart,
+    Whole,
+}
+
+/// Flushes some seconds after something was saved, and again if that fails. What a flush leaves to do is done after a later look,
+/// with what that finds out.
+async fn whenever_saved<F: Future<Output = Flushed>>(
     saved: &Notify,
     looked: &Notify,
     clock: &Clock,
     flush: impl Fn() -> F,
 ) {
+    let mut is_left = false;
     loop {
-        saved.notified().await;
+        let until_saved = async {
+            saved.notified().await;
+            tokio::select! {
+                () = clock.sleep(FLUSH_AFTER) => {}
+                () = looked.notified() => clock.sleep(FLUSHED_AFTER).await,
+            }
+        };
+        let until_looked = async {
+            looked.notified().await;
+            clock.sleep(FLUSHED_AFTER).await;
+        };
         tokio::select! {
-            () = clock.sleep(FLUSH_AFTER) => {}
-            () = looked.notified() => clock.sleep(FLUSHED_AFTER).await,
+            () = until_saved => {}
+            () = until_looked, if is_left => {}
         }
         // What was saved by now is in this flush. Else the next one would come so long after this one, and not after what is
         // saved next: in the middle of a life, which would be filed twice.
         let _saved = saved.notified().now_or_never();
-        if !flush().await {
+        let flushed = flush().await;
+        is_left = matches!(flushed, Flushed::InPart);
+        if matches!(flushed, Flushed::Not) {
             saved.notify_one();
         }
     }
@@ -73,7 +99,11 @@ mod tests {
         let (flushes, begun) = (Mutex::new(Vec::new()), clock.monotonic());
         let flush = || async {
             flushes.lock().push(clock.monotonic().since(begun).as_millis());
-            flushes.lock().len() != 3
+            match flushes.lock().len() {
+                2 | 4 => Flushed::InPart,
+                3 => Flushed::Not,
+                _ => Flushed::Whole,
+            }
         };
         let at = |millis| clock.sleep_to(begun + Duration::from_millis(millis));
         let story = async {
@@ -85,13 +115,17 @@ mod tests {
             looked.notify_waiters();
             at(20_000).await;
             saved.notify_one();
-            at(40_000).await;
+            for millis in [35_000, 40_000, 45_000] {
+                at(millis).await;
+                looked.notify_waiters();
+            }
+            at(60_000).await;
         };
         tokio::select! {
             () = whenever_saved(&saved, &looked, &clock, flush) => {}
             () = story => {}
         }
-        // The third one fails.
-        assert_eq!(*flushes.lock(), [4_700, 7_300, 24_700, 29_400]);
+        // The second and the fourth leave something to do, and the third fails. The last one comes after a look.
+        assert_eq!(*flushes.lock(), [4_700, 7_300, 24_700, 29_400, 35_300]);
     }
 }

@@ -88,6 +88,11 @@ pub trait Store: Debug + Send + Sync {
     /// Puts all that was saved [`Save::Soon`] or [`Save::Later`] on stable storage, and all that was retired or forgotten.
     fn flush(&self) -> Result<(), StoreError>;
 
+    /// Whether another flush has something to do although nothing is saved.
+    fn has_more_to_flush(&self) -> bool {
+        false
+    }
+
     /// The same, and notes that nothing is missing. From then on nothing can be saved.
     fn close(&self) -> Result<(), StoreError>;
 

@@ -316,6 +316,10 @@ impl Store for Files {
         flushed
     }
 
+    fn has_more_to_flush(&self) -> bool {
+        !self.journal.is_empty()
+    }
+
     fn close(&self) -> Result<(), StoreError> {
         self.flush_and_close().map_err(io_error("cannot sync what was saved"))?;
         opening::mark_format(&self.path, &self.root, record::VERSION)?;

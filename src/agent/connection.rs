@@ -201,7 +201,7 @@ impl Connection {
                 }
                 Err(error) => {
                     heard |= !error.is_connect() && !error.is_builder();
-                    error.without_url().to_string()
+                    format!("{:#}", anyhow::Error::from(error.without_url()))
                 }
             };
             if self.clock.monotonic() + pause >= until() {

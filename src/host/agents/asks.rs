@@ -1,8 +1,7 @@
 //! Asking, waiting, taking and withdrawing over HTTP.
 
-use super::Agents;
-use super::Holds;
 use super::door::Caller;
+use super::{Agents, Holds, briefings};
 use crate::host::broker::{Failure, Submitted};
 use crate::host::channel::web::Problem;
 use crate::ipc::wire::{self, ResponseFile, StatusFile, response_for};
@@ -362,13 +361,22 @@ pub(super) async fn taken(
         return Ok(StatusCode::NO_CONTENT);
     }
     agents.broker.release(&agents.holds, &caller.taker, &of).await;
-    match waiter {
-        Some((DeliveryState::Taken, _)) => problem(StatusCode::GONE, "Not yours", TAKEN),
-        Some((DeliveryState::TakingBack | DeliveryState::TakenBack { .. }, _)) => {
+    Err(why_not_taken(waiter.map_or(DeliveryState::Undecided, |(state, _)| state)))
+}
+
+/// Why a call cannot take its outcome now. After a crash of the computer or the database an outcome is put there once more.
+fn why_not_taken(state: DeliveryState) -> Problem {
+    match state {
+        DeliveryState::Taken => Problem::new(StatusCode::GONE, "Not yours", TAKEN),
+        DeliveryState::TakingBack | DeliveryState::TakenBack { .. } => {
             let detail = "It became a briefing meanwhile. GET it again: it comes back unless the briefing was read.";
-            problem(StatusCode::GONE, "A briefing now", detail)
+            Problem::new(StatusCode::GONE, "A briefing now", detail)
         }
-        _ => problem(StatusCode::CONFLICT, "No outcome", "There is no outcome to take yet."),
+        DeliveryState::Owed | DeliveryState::Ready | DeliveryState::Published { .. } => {
+            let detail = "The outcome cannot be taken yet. Say it again in a moment.";
+            Problem::new(StatusCode::CONFLICT, "Not yet", detail).retry_after(briefings::SOON)
+        }
+        DeliveryState::Undecided => Problem::new(StatusCode::CONFLICT, "No outcome", "There is no outcome yet."),
     }
 }
 
@@ -386,5 +394,18 @@ pub(super) async fn withdraw(
     match agents.broker.withdraw(&caller.holder.group, &request_id).await {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(failure) => not_done(&failure),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Its agent has printed it already, and must not take this for a failure.
+    #[test]
+    fn what_a_crash_puts_there_once_more_can_be_taken_a_moment_later() {
+        let is_for_now = |state| why_not_taken(state).is_for_now();
+        assert!(is_for_now(DeliveryState::Owed) && is_for_now(DeliveryState::Ready));
+        assert!(!is_for_now(DeliveryState::Undecided) && !is_for_now(DeliveryState::Taken));
     }
 }

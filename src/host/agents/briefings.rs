@@ -25,8 +25,8 @@ const MOST: usize = 100;
 const MOST_NAMES: usize = 20_000;
 const LARGEST: usize = 4 * 1024 * 1024;
 const LARGEST_REPLY: usize = 16 * 1024 * 1024;
-/// When to ask again for briefings that another taker is just printing.
-const SOON: Duration = Duration::from_secs(1);
+/// When to come again for what another taker is just printing, or what is just put there.
+pub(super) const SOON: Duration = Duration::from_secs(1);
 /// How long a call waits for the group's disk.
 const PATIENCE: Duration = Duration::from_secs(10);
 

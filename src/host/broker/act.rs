@@ -129,6 +129,8 @@ impl Broker {
             let tenure = broker.tenure_of(in_chat, &group);
             if tenure.is_some() {
                 broker.apply_later(id, WidgetEvent::SlotGranted.on(route));
+            } else if let Some(place) = &place {
+                broker.0.channels.named(place.channel).return_slot(place);
             }
         });
         // It stands in the line before this returns: tasks begin in any order, and an ask that comes later would overtake it.
@@ -204,11 +206,15 @@ impl Broker {
             let Some(place) = ask.route(route).filter(|_| broker.tenure(&ask).is_some()) else { return };
             let turn = broker.0.ctx.unless_cut(broker.0.channels.of(&ask, route).wait_for_slot(place)).await;
             let tenure = broker.tenure(&ask);
+            if turn.is_none() {
+                return;
+            }
+            let channel = broker.0.channels.of(&ask, route);
             // Answered while this waited for its turn: then it would only disturb.
-            if turn.is_some() && broker.index().is_settled(ask.id) {
-                broker.0.channels.of(&ask, route).return_slot(place);
-            } else if turn.is_some() && tenure.is_some() && broker.0.store.is_ours() {
-                let reminded = broker.0.channels.of(&ask, route).remind(&ask, route).await;
+            if tenure.is_none() || !broker.0.store.is_ours() || broker.index().is_settled(ask.id) {
+                channel.return_slot(place);
+            } else {
+                let reminded = channel.remind(&ask, route).await;
                 if reminded != Reminded::Unknown {
                     let sent = reminded == Reminded::Sent;
                     broker.apply_later(ask.id, WidgetEvent::Reminded { sent }.on(route));

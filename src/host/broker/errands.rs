@@ -6,8 +6,8 @@
 //! runs errands where a folder is mounted. A thread that writes a response also saves that it did: nothing waits for another
 //! thread in between.
 //!
-//! Answers may come faster than what follows them can be done. Where many errands wait already, only the names of further ones
-//! do: their asks are read again when they have their turn, and are newer then. So an answer that waits takes a few hundred bytes.
+//! Answers may come faster than what follows them can be done. With files, where many errands wait already, only the names of further
+//! ones do: their asks are read again when they have their turn, and are newer then. So an answer that waits takes a few hundred bytes.
 
 use super::saves::Work;
 use super::{Broker, RETRY};

@@ -4,7 +4,7 @@
 
 use super::Broker;
 use super::index::is_chat;
-use crate::host::store::{Holdings, StoreError, Surplus, Tended, Tenure};
+use crate::host::store::{Holdings, StoreError, Stored, Surplus, Tended, Tenure};
 use crate::sabotage::on;
 use askd_core::{Ask, AskId, Event, FollowUpEvent, Group, Time, WidgetEvent};
 use std::collections::{HashMap, HashSet};
@@ -75,7 +75,7 @@ impl Broker {
     }
 
     /// Whether no other daemon, and no run before this one, can have begun to post the ask.
-    pub(in crate::host) fn has_had(&self, ask: &Ask) -> bool {
+    pub(in crate::host) fn is_first_to_post(&self, ask: &Ask) -> bool {
         if !self.is_shared() {
             return ask.created_at >= self.0.started;
         }
@@ -168,7 +168,7 @@ impl Broker {
             // It also says what a crash of the database may have taken.
             self.learn(stored);
         }
-        let ids = self.begin_with(&groups, found.iter().filter(|stored| !stored.settled).map(|stored| stored.ask.id));
+        let ids = self.begin_with(&groups, &found);
         for group in &groups {
             // Whoever held it may have been about to.
             self.end_blocks(group);
@@ -178,9 +178,9 @@ impl Broker {
         Ok(())
     }
 
-    /// From now on it holds these groups. Whatever happens to one of their asks that are not over, or are among these, what is undone for it
-    /// comes first. Returns those asks.
-    fn begin_with(&self, groups: &[Group], unsettled: impl Iterator<Item = AskId>) -> Vec<AskId> {
+    /// From now on it holds these groups, of which it has `found` these asks. Whatever happens to one of their asks that are not over, what is
+    /// undone for it comes first. Returns those asks. Those of the leader are left alone: it is busy with them, whoever holds the group.
+    fn begin_with(&self, groups: &[Group], found: &[Stored]) -> Vec<AskId> {
         let Some(shared) = self.0.store.shared() else { return Vec::new() };
         // As one step: an ask is either among these, or is made by a daemon that knows that it holds the group.
         self.enter(|index| {
@@ -192,11 +192,21 @@ impl Broker {
             let mut lanes = self.lanes();
             let new: HashSet<&Group> = groups.iter().filter(|group| shared.begin(group)).collect();
             let now = self.clock().now();
+            // A daemon that stops may leave a card behind that it was posting.
+            let posting: HashSet<_> =
+                found.iter().filter(|stored| stored.ask.was_interrupted()).map(|stored| &stored.ask.group).collect();
+            let is_first = |group: &Group| shared.is_first(group) && !posting.contains(group);
             // Nobody posts anything there. But what is older may be from before a copy, or from the time of an earlier version's leader.
-            let since = |group: &Group| if shared.is_first(group) { now - 2 * APART } else { now };
+            let since = |group: &Group| if is_first(group) { now - 2 * APART } else { now };
             self.0.beside.since.lock().extend(new.iter().map(|group| (Group::clone(group), since(group))));
             let mut ids: HashSet<AskId> = index.reaching_of(&new).into_iter().collect();
-            ids.extend(unsettled.filter(|id| index.group(*id).is_some_and(|group| new.contains(&*group))));
+            let unsettled = found.iter().filter(|stored| !stored.settled && new.contains(&stored.ask.group));
+            ids.extend(unsettled.map(|stored| stored.ask.id));
+            for Stored { ask, .. } in found {
+                if self.is_of_leader(ask) && lanes.owes(ask.id) != Some(true) {
+                    ids.remove(&ask.id);
+                }
+            }
             index.wake(|group| new.contains(group));
             if on("nohandover") || on("noresume") {
                 return Vec::new();

@@ -38,16 +38,18 @@ pub(super) struct Job {
     done: Option<oneshot::Sender<Told>>,
     /// How long to wait before it is tried again.
     pause: Duration,
+    /// Counts as a word of a person that is being stored.
+    word: Option<Arc<()>>,
 }
 
 impl Job {
     fn own(work: Work) -> Self {
-        Self { work, done: None, pause: RETRY.0 }
+        Self { work, done: None, pause: RETRY.0, word: None }
     }
 
     fn told(work: Work) -> (Self, oneshot::Receiver<Told>) {
         let (done, told) = oneshot::channel();
-        (Self { work, done: Some(done), pause: RETRY.0 }, told)
+        (Self { work, done: Some(done), pause: RETRY.0, word: None }, told)
     }
 }
 
@@ -98,10 +100,12 @@ impl Broker {
     /// Lets an event happen and says what became of the ask.
     pub async fn apply(&self, id: AskId, event: Event) -> Result<Arc<Ask>, Failure> {
         let most = if on("oneword") { 1 } else { MOST_WORDS };
-        if promise::is_a_persons_word(&event) && self.0.saves.promises.number() >= most {
+        let word = promise::is_a_persons_word(&event).then(|| Arc::clone(&self.0.words));
+        if word.as_ref().is_some_and(|word| Arc::strong_count(word) > most + 1) {
             return Err(Failure::NotStored);
         }
-        let (job, told) = Job::told(Work::Event(event));
+        let (mut job, told) = Job::told(Work::Event(event));
+        job.word = word;
         self.enqueue(id, job);
         told.await.unwrap_or(Ok(Err(Failure::Broken))).unwrap_or(Err(Failure::NotStored))
     }
@@ -161,7 +165,7 @@ impl Broker {
         let broker = self.clone();
         self.0.ctx.finish(async move {
             if broker.pause(&mut pause).await {
-                broker.enqueue(id, Job { work, done: None, pause });
+                broker.enqueue(id, Job { work, done: None, pause, word: None });
             }
         });
     }
@@ -182,7 +186,7 @@ impl Broker {
         }
     }
 
-    fn run(&self, id: AskId, Job { work, done, pause }: Job, errands: &mut Vec<Errand>) {
+    fn run(&self, id: AskId, Job { work, done, pause, word }: Job, errands: &mut Vec<Errand>) {
         let (mut fresh, mut rivals) = (false, 0);
         let applied = loop {
             let applied = match self.finish(id, errands) {
@@ -201,6 +205,7 @@ impl Broker {
                 applied => break applied,
             }
         };
+        drop(word);
         self.return_unused_slots(&work, &applied);
         let told = match applied {
             Applied::Stepped(step) => {

@@ -135,6 +135,8 @@ struct Inner {
     index: Mutex<Index>,
     /// Is taken while the index is held, never the other way round.
     lanes: Mutex<Lanes>,
+    /// Held by each word of a person that is being stored.
+    words: Arc<()>,
     /// These asks were in doubt when they were accepted: their requests are still there, and will be read again.
     doubted: Mutex<HashSet<AskId>>,
     /// The last cards that can never be closed.

@@ -40,11 +40,6 @@ impl Promises {
         Promise(Arc::clone(self))
     }
 
-    /// How many there are.
-    pub(super) fn number(&self) -> usize {
-        *self.number.lock()
-    }
-
     /// Waits until there are fewer than so many of them.
     pub(super) fn make_way(&self, many: usize) {
         let _late = self.fewer.wait_while_for(&mut self.number.lock(), |number| *number >= many, MAKES_WAY);

@@ -108,6 +108,7 @@ impl Broker {
             naming: index.naming.clone(),
             index: Mutex::new(index),
             lanes: Mutex::default(),
+            words: Arc::default(),
             doubted: Mutex::default(),
             changes: broadcast::Sender::new(CHANGES),
             moved: Notify::new(),
@@ -291,12 +292,12 @@ impl Broker {
         drop(black_box(Vec::<u8>::with_capacity(LARGE)));
     }
 
-    /// Tells waiters the deadlines of their open asks: it is a hint. Folders of the root get a thread between them, because
-    /// many asks may be open, and responses go into these folders, too. Some are in hand at a time, because of their number.
+    /// Tells waiters the deadlines of their open asks: it is a hint. Folders of the root get a thread between them, and each folder that
+    /// is mounted gets one, because many asks may be open, and responses go into these folders, too.
     async fn tell_deadlines(&self) {
         let broker = self.clone();
         let tell = move || {
-            let mut from = 0;
+            let (mut from, mut mounted) = (0, HashMap::<Arc<Group>, Vec<AskId>>::new());
             loop {
                 let Some(some) = broker.index().open_within(from, TOLD_AT_A_TIME) else { break };
                 from += TOLD_AT_A_TIME;
@@ -304,10 +305,13 @@ impl Broker {
                     if broker.0.folders.is_home(&group) {
                         broker.tell_those(&group, &ids);
                     } else {
-                        let (teller, of) = (broker.clone(), Arc::clone(&group));
-                        broker.in_folder(&group, move || teller.tell_those(&of, &ids));
+                        mounted.entry(group).or_default().extend(ids);
                     }
                 }
+            }
+            for (group, ids) in mounted {
+                let (teller, of) = (broker.clone(), Arc::clone(&group));
+                broker.in_folder(&group, move || teller.tell_those(&of, &ids));
             }
         };
         let _stopped = tokio::task::spawn_blocking(tell).await;

@@ -111,7 +111,10 @@ impl Channel for Slack {
     /// so askd looks first, and says nothing if it cannot see the card.
     async fn remind(&self, ask: &Ask, route: usize) -> Reminded {
         let card = ask.widgets.get(route).and_then(|widget| Some((&widget.route.chat, widget.messages().next_back()?)));
-        let (Some((chat, ts)), Stage::Open { answer_by, .. }) = (card, &ask.stage) else { return Reminded::LeftOut };
+        let (Some((chat, ts)), Stage::Open { answer_by, .. }) = (card, &ask.stage) else {
+            ask.route(route).inspect(|place| self.return_slot(place));
+            return Reminded::LeftOut;
+        };
         let card = self.parent(chat, ts).await;
         if !matches!(card, Ok(Some(_))) {
             self.0.pace.give_back(chat);
@@ -181,7 +184,7 @@ impl Slack {
         let mut until = deadline(left);
         // The daemon that ran before this one, or held the group, may have begun to post it.
         let broker = self.0.broker.get().and_then(WeakBroker::upgrade);
-        let is_new = attempt == 1 && broker.is_some_and(|broker| broker.has_had(ask));
+        let is_new = attempt == 1 && broker.is_some_and(|broker| broker.is_first_to_post(ask));
         let posted = if is_new {
             PostedMessages::default()
         } else {

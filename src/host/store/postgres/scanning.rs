@@ -28,7 +28,7 @@ impl InPostgres {
     /// All rows, some at a time. While those are dealt with, the next ones are read.
     pub(super) fn scan_rows(&self, each: &mut dyn FnMut(Row) -> Result<(), StoreError>) -> Result<(), StoreError> {
         thread::scope(|threads| {
-            let (read, some) = sync_channel(1);
+            let (read, some) = sync_channel(0);
             threads.spawn(move || self.read_rows(&read));
             some.into_iter()
                 .try_for_each(|rows: Result<Vec<Row>, StoreError>| rows?.into_iter().try_for_each(&mut *each))

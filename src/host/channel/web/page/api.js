@@ -132,7 +132,7 @@ export async function listPage(query, after) {
   return { ...body, date: reply.headers.get('date') };
 }
 
-// All open asks, and of the settled ones the first page: those that need attention, and the newest. What moves meanwhile may
+// All open asks, and the first of the settled ones: those that need attention, and the newest. What moves meanwhile may
 // come twice.
 export async function* listAsks() {
   for (let next = null; next !== undefined;) {
@@ -140,7 +140,11 @@ export async function* listAsks() {
     next = page.next;
     yield page;
   }
-  yield listPage(`state=settled&limit=${PAGE}`);
+  for (let next = null, left = PAGE; next !== undefined && left > 0;) {
+    const page = await listPage(`state=settled&limit=${left}`, next ?? undefined);
+    [next, left] = [page.next, left - page.asks.length];
+    yield page;
+  }
 }
 
 // Who this page speaks for: `{ name, groups, push_key }`; no name if nobody is let in without a token.

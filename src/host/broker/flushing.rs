@@ -98,8 +98,11 @@ mod tests {
         let (saved, looked, clock) = (Notify::new(), Notify::new(), Clock::of_tokio());
         let (flushes, begun) = (Mutex::new(Vec::new()), clock.monotonic());
         let flush = || async {
-            flushes.lock().push(clock.monotonic().since(begun).as_millis());
-            match flushes.lock().len() {
+            let mut flushes = flushes.lock();
+            flushes.push(clock.monotonic().since(begun).as_millis());
+            let many = flushes.len();
+            drop(flushes);
+            match many {
                 2 | 4 => Flushed::InPart,
                 3 => Flushed::Not,
                 _ => Flushed::Whole,

@@ -1,7 +1,7 @@
 //! The groups are spread over the daemons that share a database: each daemon posts and closes the cards of the groups that it holds, and others
 //! take them over when it dies or stops.
 
-use crate::harness::{SOON, within};
+use crate::harness::{SOON, World, within};
 use crate::in_slack::CHANNEL;
 use crate::remote::Agent;
 use crate::several_daemons::{Cluster, DEATH, is_noticed, meanwhile};
@@ -212,8 +212,7 @@ async fn a_block_ends_though_the_holder_of_its_group_has_died_before_it_heard_of
 }
 
 /// The next holder looks for the texts that go before the card.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_texts_of_a_card_are_posted_once_though_the_daemon_that_has_begun_dies() {
+async fn the_texts_of_a_card_are_posted_once_though_it(ends: fn(&mut World)) {
     let Some(mut spread) = Spread::of_two(None).await else { return };
     let group = spread.held(1).into_iter().next().unwrap();
     let slack = &spread.cluster.slack;
@@ -226,10 +225,20 @@ async fn the_texts_of_a_card_are_posted_once_though_the_daemon_that_has_begun_di
     request["request_id"] = "r1".into();
     assert_eq!(meanwhile(|| spread.agents[group].call("POST", "/asks", &request.to_string())).0, 201);
     slack.wait_for(SOON, || (parts("1") == 1).then_some(())).await.expect("the first text");
-    meanwhile(|| spread.cluster.hosts[1].world.kill());
+    meanwhile(|| ends(&mut spread.cluster.hosts[1].world));
     let form = || slack.messages(CHANNEL).into_iter().any(|card| card.visible_text().contains("10. 9 word"));
     slack.wait_for(DEATH + 3 * SOON, || form().then_some(())).await.expect("all of the card");
     assert_eq!(["1", "2"].map(parts), [1, 1], "each once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_texts_of_a_card_are_posted_once_though_the_daemon_that_has_begun_dies() {
+    the_texts_of_a_card_are_posted_once_though_it(World::kill).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_texts_of_a_card_are_posted_once_though_the_daemon_that_has_begun_stops() {
+    the_texts_of_a_card_are_posted_once_though_it(|world| assert!(world.terminate().success())).await;
 }
 
 /// Nobody can have posted anything for it before, whichever daemon is asked.

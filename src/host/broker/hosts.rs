@@ -135,15 +135,16 @@ impl Broker {
         let pin = self.pin(&ask.group);
         let elsewhere = pin.as_ref().is_some_and(|pin| pin.host != host);
         let (of_leader, holds) = (self.is_of_leader(ask), self.holds(&ask.group));
-        // Once the daemon stops, whatever it begins is cut off. Whoever follows does it.
-        let serves = !self.0.ctx.is_cut() && if of_leader { self.leads() } else { holds };
+        let is_server = if of_leader { self.leads() } else { holds };
+        // Once the daemon stops, whatever it begins is cut off, and whoever follows does it. What is part of the save is not.
+        let serves = |effect: &Effect| is_server && (!self.0.ctx.is_cut() || *effect == Effect::Retire);
         let left = LeftTo { unpinned: pin.is_none(), ..LeftTo::default() };
         let mut shares = Shares { own: Vec::new(), left, of_holder: holds && !of_leader };
         for effect in effects {
             let whose = Whose::of(ask, effect, pin.is_some());
             let own = match whose {
                 Whose::Anybody => true,
-                Whose::Holder => serves,
+                Whose::Holder => serves(effect),
                 Whose::Host => !elsewhere,
             };
             if own {
@@ -159,7 +160,7 @@ impl Broker {
             match whose {
                 Whose::Host if elsewhere => shares.left.host.push(effect.clone()),
                 // Also what this daemon does itself: it may die before it has.
-                Whose::Anybody | Whose::Holder if serves => {}
+                Whose::Anybody | Whose::Holder if serves(effect) => {}
                 Whose::Anybody | Whose::Holder if of_leader => shares.left.leader.push(effect.clone()),
                 Whose::Anybody | Whose::Holder => shares.left.holder.push(effect.clone()),
                 Whose::Host => {}

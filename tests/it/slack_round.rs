@@ -54,6 +54,29 @@ async fn cards_come_in_the_order_of_their_requests() {
     assert!(overtaken.is_empty(), "{overtaken:?}");
 }
 
+/// Beside more names of others than one look takes.
+#[tokio::test]
+async fn the_order_of_requests_is_kept_in_a_folder_that_is_full_of_other_files() {
+    const MANY: usize = 100;
+    let limits = format!("[asks]\nmax_open_per_group = {MANY}\nmax_per_hour_per_group = {MANY}\n");
+    let mut world = in_slack(Mode::Http).with_binary().more(&limits).start().await;
+    world.kill();
+    let asked: Vec<String> = (0..MANY).map(|number| format!("Deploy {number}?")).collect();
+    let tasks = world.group("research").path.join("tasks");
+    for (number, question) in asked.iter().enumerate() {
+        world.ask(&format!("r{number:03}"), choice(question, &["yes", "no"]));
+        for other in 0..500 {
+            std::fs::write(tasks.join(format!("{number}-{other}.note")), "").unwrap();
+        }
+    }
+    world.begin().await;
+    let all = || Some(world.slack.messages(CHANNEL)).filter(|cards| cards.len() == MANY);
+    let cards = world.passes(SOON, "all cards", all).await;
+    for (question, card) in asked.iter().zip(&cards) {
+        assert!(card.text.contains(question), "{question} {}", card.text);
+    }
+}
+
 /// Its id looks like that of a public one. What people write there, and its history, need a scope of their own.
 #[tokio::test]
 async fn a_private_channel_is_like_a_public_one() {

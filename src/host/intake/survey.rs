@@ -67,6 +67,11 @@ struct Trouble {
 }
 
 impl Survey {
+    /// Whether the last look has ended in the middle of the folder, and there is room for what the next one finds.
+    pub(super) fn is_in_the_middle(&self) -> bool {
+        self.known.listing.is_some() && self.queue.len() < LOOK
+    }
+
     /// Whether another look can show more, although nothing is new.
     fn is_unsettled(&self) -> bool {
         self.unread || self.queue.len() >= LOOK || self.known.is_unsettled()

@@ -15,6 +15,9 @@ use askd_core::{Rejection, RequestId, Time, wording};
 use std::io;
 use std::sync::Arc;
 
+/// How many looks there are at most before requests are taken: a folder that others fill all the time has no end.
+const LOOKS: usize = 5;
+
 /// What became of a request that was to be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Taken {
@@ -55,7 +58,7 @@ fn claimed_name() -> String {
 impl GroupScanner {
     /// Looks where it is told to, and takes the next request if that needs nothing but disks.
     pub(super) fn turn(self: &Arc<Self>, wanted: Option<Wanted>) -> Turn {
-        match wanted.map_or(Ok(()), |wanted| self.survey(&wanted)) {
+        match wanted.map_or(Ok(()), |wanted| self.look_far(&wanted)) {
             Err(error) if !is_said_elsewhere(&error) => {
                 let what = "cannot read a tasks folder";
                 if self.warnings.is_first(Some(&self.group), what) {
@@ -100,6 +103,19 @@ impl GroupScanner {
                 self.taken(&name, Taken::Later)
             }
         }
+    }
+
+    /// Looks where it is told to. One look takes only so many names; the oldest request may be among the last ones, and should be taken
+    /// first. So a few looks come before anything is taken.
+    fn look_far(self: &Arc<Self>, wanted: &Wanted) -> io::Result<()> {
+        self.survey(wanted)?;
+        for _ in 1..LOOKS {
+            if !wanted.folder || !self.survey.lock().is_in_the_middle() {
+                break;
+            }
+            self.survey(&Wanted::folder())?;
+        }
+        Ok(())
     }
 
     /// Claims what is to be asked, so that no client takes it back, and tells each waiter that its request was seen.

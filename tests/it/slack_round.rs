@@ -34,13 +34,18 @@ async fn a_click_answers_and_the_card_says_so() {
     }
 }
 
+/// Settings with which so many can be asked at once, and their questions.
+fn many(many: usize) -> (String, Vec<String>) {
+    let limits = format!("[asks]\nmax_open_per_group = {many}\nmax_per_hour_per_group = {many}\n");
+    (limits, (0..many).map(|number| format!("Deploy {number}?")).collect())
+}
+
 /// Many requests lie there when it looks, so that cards wait for each other in many threads.
 #[tokio::test]
 async fn cards_come_in_the_order_of_their_requests() {
     const MANY: usize = 300;
-    let limits = format!("[asks]\nmax_open_per_group = {MANY}\nmax_per_hour_per_group = {MANY}\n");
+    let (limits, asked) = many(MANY);
     let world = in_slack(Mode::Http).with_binary().more(&limits).start().await;
-    let asked: Vec<String> = (0..MANY).map(|number| format!("Deploy {number}?")).collect();
     for (number, question) in asked.iter().enumerate() {
         world.ask(&format!("r{number:03}"), choice(question, &["yes", "no"]));
     }
@@ -58,10 +63,9 @@ async fn cards_come_in_the_order_of_their_requests() {
 #[tokio::test]
 async fn the_order_of_requests_is_kept_in_a_folder_that_is_full_of_other_files() {
     const MANY: usize = 100;
-    let limits = format!("[asks]\nmax_open_per_group = {MANY}\nmax_per_hour_per_group = {MANY}\n");
+    let (limits, asked) = many(MANY);
     let mut world = in_slack(Mode::Http).with_binary().more(&limits).start().await;
     world.kill();
-    let asked: Vec<String> = (0..MANY).map(|number| format!("Deploy {number}?")).collect();
     let tasks = world.group("research").path.join("tasks");
     for (number, question) in asked.iter().enumerate() {
         world.ask(&format!("r{number:03}"), choice(question, &["yes", "no"]));

@@ -45,19 +45,22 @@ impl FolderWork {
 }
 
 impl Broker {
+    /// The line for this folder, and whether the folder is on the disk of the root.
+    fn line_of(&self, group: &Group) -> (Arc<Gate>, bool) {
+        let (is_home, lines) = (self.0.folders.is_home(group), &self.0.folder_work);
+        (if is_home { Arc::clone(&lines.home) } else { lines.of_mounted(group) }, is_home)
+    }
+
     /// Whether so many wait for their turn in this folder.
     pub(super) fn many_wait(&self, group: &Group, many: usize) -> bool {
-        let lines = &self.0.folder_work;
-        let line = if self.0.folders.is_home(group) { Arc::clone(&lines.home) } else { lines.of_mounted(group) };
-        line.waiting() >= many
+        self.line_of(group).0.waiting() >= many
     }
 
     /// Takes in work in a group's folder. What it returns, if anything, has to be run: it is the turn of that work. Also whether
     /// the folder is on the disk of the root.
     pub(super) fn turn_in_folder(&self, group: &Group, work: impl FnOnce() + Send + 'static) -> Option<(Work, bool)> {
-        let (is_home, lines) = (self.0.folders.is_home(group), &self.0.folder_work);
-        let work: Work = Box::new(self.0.ctx.as_own(work));
-        let turn = if is_home { lines.home.admit(work) } else { lines.of_mounted(group).admit(work) };
+        let (line, is_home) = self.line_of(group);
+        let turn = line.admit(Box::new(self.0.ctx.as_own(work)));
         turn.map(|work| (work, is_home))
     }
 

@@ -49,7 +49,7 @@ impl Job {
 
     fn told(work: Work) -> (Self, oneshot::Receiver<Told>) {
         let (done, told) = oneshot::channel();
-        (Self { work, done: Some(done), pause: RETRY.0, word: None }, told)
+        (Self { done: Some(done), ..Self::own(work) }, told)
     }
 }
 
@@ -165,7 +165,7 @@ impl Broker {
         let broker = self.clone();
         self.0.ctx.finish(async move {
             if broker.pause(&mut pause).await {
-                broker.enqueue(id, Job { work, done: None, pause, word: None });
+                broker.enqueue(id, Job { pause, ..Job::own(work) });
             }
         });
     }

@@ -114,6 +114,28 @@ pub enum Named {
     Several(Vec<AskId>),
 }
 
+/// The asks of a page, until it is full.
+struct Sheet<T> {
+    asks: Vec<T>,
+    limit: usize,
+    of: fn(&Ask) -> T,
+    /// How much of `left` one takes.
+    weigh: fn(&T) -> usize,
+    left: usize,
+}
+
+impl<T> Sheet<T> {
+    const fn is_full(&self) -> bool {
+        self.left == 0 || self.asks.len() >= self.limit
+    }
+
+    fn add(&mut self, ask: &Ask) {
+        let made = (self.of)(ask);
+        self.left = self.left.saturating_sub((self.weigh)(&made));
+        self.asks.push(made);
+    }
+}
+
 impl Broker {
     /// What the audit log says of an ask, line by line.
     pub async fn trail(&self, ask: Arc<Ask>) -> Vec<Box<RawValue>> {
@@ -146,49 +168,43 @@ impl Broker {
         after: Option<Cursor>,
         of: fn(&Ask) -> T,
     ) -> Result<Page<T>, StoreError> {
-        self.page_until(filter, limit, after, of, |_| false).await
+        self.page_within(filter, limit, after, of, (|_| 0, usize::MAX)).await
     }
 
-    /// The same; a page ends where these are `enough`, too.
-    pub async fn page_until<T: Send + 'static>(
+    /// The same; a page also ends with the one that brings it to so much, as they are weighed.
+    pub async fn page_within<T: Send + 'static>(
         &self,
         filter: Filter,
         limit: usize,
         after: Option<Cursor>,
         of: fn(&Ask) -> T,
-        enough: fn(&[T]) -> bool,
+        (weigh, left): (fn(&T) -> usize, usize),
     ) -> Result<Page<T>, StoreError> {
-        let broker = self.clone();
-        let full = move |asks: &[T]| asks.len() >= limit || enough(asks);
-        let read = tokio::task::spawn_blocking(move || broker.read_page(&filter, limit, &full, after, of)).await;
+        let (broker, sheet) = (self.clone(), Sheet { asks: Vec::new(), limit, of, weigh, left });
+        let read = tokio::task::spawn_blocking(move || broker.read_page(&filter, after, sheet)).await;
         let panicked =
             |panic| StoreError::Io { what: "cannot make a list".to_owned(), source: io::Error::other(panic) };
         read.unwrap_or_else(|panic| Err(panicked(panic)))
     }
 
-    fn read_page<T>(
-        &self,
-        filter: &Filter,
-        limit: usize,
-        full: &dyn Fn(&[T]) -> bool,
-        after: Option<Cursor>,
-        of: fn(&Ask) -> T,
-    ) -> Result<Page<T>, StoreError> {
-        let most = if filter.reads_records() { usize::MAX } else { limit + 1 };
+    fn read_page<T>(&self, filter: &Filter, after: Option<Cursor>, mut sheet: Sheet<T>) -> Result<Page<T>, StoreError> {
+        let most = if filter.reads_records() { usize::MAX } else { sheet.limit + 1 };
         let (mut began, ahead) = {
             let index = self.index();
             let began = after.map_or_else(|| index.begin(filter), |cursor| cursor.began);
             (began, index.ahead(filter, began, after.map(|cursor| cursor.last), most))
         };
         if filter.reads_records() {
-            return self.search(filter, full, began, &ahead, after.is_none(), of);
+            return self.search(filter, began, &ahead, after.is_none(), sheet);
         }
-        let (mut asks, mut unreadable, mut page) = (Vec::new(), Vec::new(), 0);
-        for (group, place) in ahead.iter().take(limit) {
-            if full(&asks) {
+        let (mut unreadable, mut page) = (Vec::new(), 0);
+        for (group, place) in ahead.iter().take(sheet.limit) {
+            if sheet.is_full() {
                 break;
             }
-            asks.extend(self.read(group, *place, filter, &mut unreadable)?.map(|ask| of(&ask)));
+            if let Some(ask) = self.read(group, *place, filter, &mut unreadable)? {
+                sheet.add(&ask);
+            }
             page += 1;
         }
         if after.is_none() {
@@ -198,7 +214,7 @@ impl Broker {
             }
         }
         let next = ahead[..page].last().filter(|_| ahead.len() > page).map(|(_, last)| Cursor { began, last: *last });
-        Ok(Page { asks, unreadable, total: began.total, next })
+        Ok(Page { asks: sheet.asks, unreadable, total: began.total, next })
     }
 
     /// A page for a query that needs the records. The first page counts all asks that fit; the others repeat its total.
@@ -206,13 +222,12 @@ impl Broker {
     fn search<T>(
         &self,
         filter: &Filter,
-        full: &dyn Fn(&[T]) -> bool,
         mut began: Began,
         ahead: &[(Arc<Group>, Position)],
         counting: bool,
-        of: fn(&Ask) -> T,
+        mut sheet: Sheet<T>,
     ) -> Result<Page<T>, StoreError> {
-        let (clock, mut asks, mut unreadable) = (self.clock(), Vec::new(), Vec::new());
+        let (clock, mut unreadable) = (self.clock(), Vec::new());
         let (mut more, mut last, mut end) = (0, None, None);
         let until = clock.monotonic() + PATIENCE;
         for (group, place) in ahead {
@@ -222,10 +237,10 @@ impl Broker {
                 break;
             }
             if let Some(ask) = self.read(group, *place, filter, &mut unreadable)? {
-                if more > 0 || full(&asks) {
+                if sheet.is_full() {
                     more += 1;
                 } else {
-                    asks.push(of(&ask));
+                    sheet.add(&ask);
                 }
             }
             // Behind a full page it only counts.
@@ -236,10 +251,10 @@ impl Broker {
             }
         }
         if counting {
-            began.total = asks.len() + more;
+            began.total = sheet.asks.len() + more;
         }
         let next = end.or(last.filter(|_| more > 0)).map(|last| Cursor { began, last });
-        Ok(Page { asks, unreadable, total: began.total, next })
+        Ok(Page { asks: sheet.asks, unreadable, total: began.total, next })
     }
 
     /// The ask at this position, if it fits. A damaged one must not hide the others; one that cannot be read now must not look

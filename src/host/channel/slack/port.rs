@@ -115,17 +115,17 @@ impl Channel for Slack {
             ask.route(route).inspect(|place| self.return_slot(place));
             return Reminded::LeftOut;
         };
-        let card = self.parent(chat, ts).await;
-        if !matches!(card, Ok(Some(_))) {
+        let unposted = |reminded| {
             self.0.pace.give_back(chat);
-        }
-        match card {
+            reminded
+        };
+        match self.parent(chat, ts).await {
             Ok(Some(_)) => {}
-            Ok(None) => return Reminded::Gone(ts.to_owned()),
+            Ok(None) => return unposted(Reminded::Gone(ts.to_owned())),
             Err(error) => {
                 let why = error.explain();
                 tracing::warn!(ask = %ask.id, chat, why, "no reminder: askd cannot see whether the card is still there");
-                return Reminded::LeftOut;
+                return unposted(Reminded::LeftOut);
             }
         }
         let message = render::reminder(*answer_by);

@@ -6,7 +6,7 @@ use super::view::View;
 use super::{Inbox, Problem};
 use crate::host::broker::{Cursor, Filter, Page};
 use crate::ipc::wire::STATUSES;
-use askd_core::{ChannelName, Time};
+use askd_core::{Ask, ChannelName, Time};
 use axum::Json;
 use axum::extract::{Extension, Query, State};
 use axum::http::StatusCode;
@@ -101,14 +101,12 @@ pub(super) async fn list(
     if !inbox.broker.is_loaded() {
         return Err(Problem::loading());
     }
-    let page = inbox.broker.page_until(filter, limit, after, |ask| to_raw_value(&View::of(ask)).ok(), are_enough).await;
+    let write = |ask: &Ask| to_raw_value(&View::of(ask)).ok();
+    let bytes = |ask: &Option<Box<RawValue>>| ask.as_ref().map_or(0, |ask| ask.get().len());
+    let page = inbox.broker.page_within(filter, limit, after, write, (bytes, MOST_BYTES)).await;
     let Page { asks, total, next, .. } = page.map_err(unreadable)?;
     let asks = asks.into_iter().flatten().collect();
     Ok(Json(List { asks, total, next: next.map(|next| next.to_string()) }))
-}
-
-fn are_enough(asks: &[Option<Box<RawValue>>]) -> bool {
-    asks.iter().flatten().map(|ask| ask.get().len()).sum::<usize>() >= MOST_BYTES
 }
 
 /// What a call returns.

@@ -23,6 +23,16 @@ pub(crate) fn client() -> Result<reqwest::Client, String> {
     client.map_err(|error| error.to_string())
 }
 
+/// What a daemon holds at one moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Size {
+    /// In KiB.
+    pub(crate) memory: usize,
+    /// Open files that are no sockets.
+    pub(crate) files: usize,
+    pub(crate) sockets: usize,
+}
+
 /// A daemon, its settings and its log. Clients find its address here.
 pub(crate) struct Daemon {
     /// The binary under a name of its own: Cargo may replace the original during the run.
@@ -124,13 +134,16 @@ impl Daemon {
         self.child.lock().await.as_ref().and_then(Child::id)
     }
 
-    /// The memory that it holds now, in KiB, and how many files it has open.
-    pub(crate) async fn size(&self) -> Option<(usize, usize)> {
+    /// What it holds now.
+    pub(crate) async fn size(&self) -> Option<Size> {
         let pid = self.pid().await?;
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let held = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-        let held = held.trim().trim_end_matches(" kB").parse().ok()?;
-        Some((held, std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count()))
+        let memory = held.trim().trim_end_matches(" kB").parse().ok()?;
+        let open =
+            std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten().filter_map(|fd| fd.path().read_link().ok());
+        let (sockets, files): (Vec<_>, Vec<_>) = open.partition(|of| of.to_string_lossy().starts_with("socket:"));
+        Some(Size { memory, files: files.len(), sockets: sockets.len() })
     }
 
     /// `kill -9`.

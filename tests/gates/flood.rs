@@ -62,7 +62,7 @@ pub(crate) async fn play(thousands: usize, sabotage: Option<&'static str>) -> Re
     let at = |percent: usize| {
         took.get((took.len() * percent / 100).min(took.len().saturating_sub(1))).copied().unwrap_or_default()
     };
-    let more = after.0.saturating_sub(before.0);
+    let more = after.memory.saturating_sub(before.memory);
     verdict.note(format!(
         "{made} names, {OTHERS} other groups, {} accepted: half of them within {} ms, 99 of 100 within {} ms, the last after {} ms; {} MiB more",
         took.len(),

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::RwLock;
 
 use crate::agent::{Agent, lock, text};
-use crate::daemon::{Daemon, TOKEN};
+use crate::daemon::{Daemon, Size, TOKEN};
 use crate::dice::Dice;
 use crate::files;
 use crate::history::{History, Reply, Verdict};
@@ -34,6 +34,8 @@ const WIDTH: usize = 5;
 /// two tries. For a daemon that is broken on purpose the wait is shorter.
 const STUCK: Duration = Duration::from_secs(60);
 const STUCK_BROKEN: Duration = Duration::from_secs(12);
+/// The most sockets that a daemon may have open: calls of Slack, of people and of agents, and what both keep for the next one.
+const SOCKETS: usize = 512;
 
 /// What to play.
 pub(crate) struct Plan {
@@ -81,7 +83,7 @@ pub(crate) struct World {
     /// How often askd said that it had stored an answer.
     said: AtomicUsize,
     /// The daemon's memory and open files at the end of each life.
-    sizes: Mutex<Vec<(usize, usize)>>,
+    sizes: Mutex<Vec<Size>>,
 }
 
 impl World {
@@ -254,23 +256,25 @@ async fn gone(world: &World) {
     world.daemon.kill().await;
 }
 
-/// Judges whether memory and open files stay flat over many lives. The first life has nothing to load yet.
-fn judge_sizes(sizes: &[(usize, usize)], verdict: &mut Verdict) {
+/// Judges whether memory and open files stay flat over many lives. The first life has nothing to load yet. How many sockets are open
+/// hangs on what is under way at the moment of the look, so these have a limit instead.
+fn judge_sizes(sizes: &[Size], verdict: &mut Verdict) {
     let Some(last) = sizes.last() else { return };
-    let median = |of: &[(usize, usize)]| {
-        let (mut held, mut open): (Vec<usize>, Vec<usize>) = of.iter().copied().unzip();
-        held.sort_unstable();
-        open.sort_unstable();
-        (held.get(held.len() / 2).copied().unwrap_or(last.0), open.get(open.len() / 2).copied().unwrap_or(last.1))
+    let median = |of: &[Size], what: fn(&Size) -> usize| {
+        let mut all: Vec<usize> = of.iter().map(what).collect();
+        all.sort_unstable();
+        all.get(all.len() / 2).copied().unwrap_or_else(|| what(last))
     };
     let third = sizes.len().div_ceil(3);
-    let (early, late) = (median(&sizes[..third]), median(&sizes[sizes.len() - third..]));
+    let change = |what| (median(&sizes[..third], what), median(&sizes[sizes.len() - third..], what));
+    let (memory, files) = (change(|size| size.memory), change(|size| size.files));
+    let sockets = sizes.iter().map(|size| size.sockets).max().unwrap_or_default();
     let mib = |kib: usize| kib / 1024;
-    let held = format!("memory {} MiB early and {} MiB late", mib(early.0), mib(late.0));
-    verdict.note(format!("{held}, open files {} and {}", early.1, late.1));
+    let held = format!("memory {} MiB early and {} MiB late", mib(memory.0), mib(memory.1));
+    verdict.note(format!("{held}, open files {} and {}, sockets {sockets} at most", files.0, files.1));
     // Asks that are open at the moment of the look make the difference between two lives.
-    if late.0 > early.0 + early.0 / 4 + 8 * 1024 || late.1 > early.1 + 32 {
-        verdict.found("growing", 1, &format!("{early:?} early, {late:?} late"));
+    if memory.1 > memory.0 + memory.0 / 4 + 8 * 1024 || files.1 > files.0 + 32 || sockets > SOCKETS {
+        verdict.found("growing", 1, &format!("memory {memory:?}, files {files:?}, sockets {sockets}"));
     }
 }
 

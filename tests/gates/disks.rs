@@ -18,8 +18,9 @@ use crate::history::{History, Reply, Verdict, label_of};
 /// How long the trouble lasts, and how soon after it everything has to work again.
 const TROUBLE: Duration = Duration::from_secs(2);
 const RECOVERS: Duration = Duration::from_secs(10);
-/// How soon what is over is filed: with the first flush after that is known, which no promise waits for, and a flush comes every 5 s.
-const FILED: Duration = Duration::from_secs(10);
+/// How soon what is over is filed: a look finds out within 5 s that an outcome was taken, and a flush files it within 5 s of that. No promise
+/// waits for either, and the gate is played beside others: they get 5 s more.
+const FILED: Duration = Duration::from_secs(15);
 const SOON: Duration = Duration::from_secs(60);
 
 /// What is wrong with the disk.

@@ -308,7 +308,7 @@ async fn play(
         "kills" => slack::play(&slack::Plan { phones: PHONES, ..plan }).await,
         "soak" => {
             // With `--long`, an hour in which the daemon is killed each minute.
-            let life = Some(Duration::from_secs(if orders.long && sabotage.is_none() { 60 } else { 3 }));
+            let life = Some(Duration::from_secs(if orders.long && sabotage.is_none() { 60 } else { 2 }));
             slack::play(&slack::Plan { phones: PHONES, life, ..plan }).await
         }
         "cluster" => cluster::play(Troubles::OfDaemons, rounds, seed, sabotage).await,

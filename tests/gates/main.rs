@@ -72,7 +72,7 @@ const LIVES: &[&str] = &["lost", "torn", "invented", "two winners", "twice", "se
 const GATES: [Gate; 13] = [
     Gate {
         name: "kills",
-        rounds: [10, 10, 1_000],
+        rounds: [10, 8, 1_000],
         what: "kills",
         counted: &[LIVES],
         beside: Beside::Gates,
@@ -88,7 +88,7 @@ const GATES: [Gate; 13] = [
     },
     Gate {
         name: "kills-whatsapp",
-        rounds: [12, 6, 60],
+        rounds: [12, 4, 60],
         what: "kills",
         counted: &[LIVES, &["repeats", "from before"]],
         beside: Beside::Gates,
@@ -96,7 +96,7 @@ const GATES: [Gate; 13] = [
     },
     Gate {
         name: "cluster",
-        rounds: [4, 4, 60],
+        rounds: [4, 3, 60],
         what: "troubles of three daemons",
         counted: &[LIVES, &["untold", "late", "early", "two leaders"]],
         beside: Beside::Nothing,

@@ -2,7 +2,7 @@
 //! Unverified bodies are limited in size, time, number and sum. At a limit the oldest one gives way, so that strangers
 //! cannot keep genuine webhooks out.
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Moment};
 use crate::host::warnings::Warnings;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, Request};
@@ -27,6 +27,11 @@ const MAX_IN_WORK: usize = 512;
 /// The room for a body that is made at once, in bytes.
 const USUAL_BODY: usize = 256 * 1024;
 
+/// How many forged webhooks are refused at once in such a time. More than these wait until it is over: whoever floods askd with them leaves
+/// the processors to genuine ones.
+const FORGED: u32 = 300;
+const WINDOW: Duration = Duration::from_millis(10);
+
 /// How a platform signs its webhooks. Implemented by the state of its routes.
 pub(super) trait Platform: Sync {
     /// Its name in the log.
@@ -50,6 +55,8 @@ pub struct Webhooks {
     warnings: Warnings,
     unverified: Arc<Mutex<Unverified>>,
     in_work: Arc<Semaphore>,
+    /// When the window began, and how many were refused in it.
+    forged: Arc<Mutex<(Moment, u32)>>,
 }
 
 /// A verified body. It counts as in work until it is dropped.
@@ -89,7 +96,13 @@ impl<P: Platform> FromRequest<P> for Signed {
 impl Webhooks {
     /// Counts refused webhooks in `warnings`.
     pub fn new(clock: Clock, warnings: Warnings) -> Self {
-        Self { clock, warnings, unverified: Arc::default(), in_work: Arc::new(Semaphore::new(MAX_IN_WORK)) }
+        Self {
+            clock,
+            warnings,
+            unverified: Arc::default(),
+            in_work: Arc::new(Semaphore::new(MAX_IN_WORK)),
+            forged: Arc::default(),
+        }
     }
 
     /// Logs a warning that strangers can cause: not more often than `Warnings` allows.
@@ -117,11 +130,31 @@ impl Webhooks {
             () = place.gone.cancelled() => return Err(TOO_MANY),
         };
         if !platform.is_genuine(&signature, &body) && !crate::sabotage::on("unsigned") {
+            drop((place, body));
+            self.slow_down().await;
             return Err(unauthorized("the signature is wrong"));
         }
         drop(place);
         let permit = Arc::clone(&self.in_work).try_acquire_owned().map_err(|_full| TOO_MANY)?;
         Ok(Signed { body: body.into(), _in_work: permit })
+    }
+}
+
+impl Webhooks {
+    /// Before a forged webhook is refused.
+    async fn slow_down(&self) {
+        let now = self.clock.monotonic();
+        let until = {
+            let (began, refused) = &mut *self.forged.lock();
+            if now.since(*began) >= WINDOW {
+                (*began, *refused) = (now, 0);
+            }
+            *refused += 1;
+            (*refused > FORGED).then(|| *began + WINDOW)
+        };
+        if let Some(until) = until {
+            self.clock.sleep_to(until).await;
+        }
     }
 }
 
@@ -220,5 +253,20 @@ mod tests {
         drop((first, others, last));
         let all = unverified.lock();
         assert_eq!((all.bytes, all.bodies.len()), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_of_forged_webhooks_waits_for_the_next_window() {
+        let clock = Clock::of_tokio();
+        let webhooks = Webhooks::new(clock.clone(), Warnings::new(clock.clone()));
+        let begun = clock.monotonic();
+        let mut took = Vec::new();
+        for _ in 0..=FORGED + 1 {
+            webhooks.slow_down().await;
+            took.push(clock.monotonic().since(begun));
+        }
+        let many = FORGED as usize;
+        assert!(took[..many].iter().all(Duration::is_zero), "{took:?}");
+        assert_eq!(took[many..], [WINDOW, WINDOW], "one waits, and the next window begins with none");
     }
 }

@@ -24,8 +24,10 @@ use std::sync::{Arc, LazyLock};
 /// Folders that are held open, each with its stamp, by their paths.
 type Held = LruCache<PathBuf, (Stamp, Arc<Dir>)>;
 
-/// How many folders of one kind are held open at most.
+/// Of how many groups the folders are held open at most.
 const MOST_HELD: u64 = 1024;
+/// How many folders of a group are in use: requests, signs of what becomes of them, and responses.
+const OF_A_GROUP: NonZeroUsize = NonZeroUsize::MIN.saturating_add(2);
 /// How the name of a file begins while it is being written.
 const TEMPORARY: &str = ".tmp-";
 /// How many entries of a folder are looked at for what a crash has left: a container could make a listing endless.
@@ -72,7 +74,8 @@ impl Folders {
     /// Makes the root if need be.
     pub fn open(root: PathBuf, access: Access, clock: Clock) -> io::Result<Self> {
         std::fs::create_dir_all(&root)?;
-        let (run, held) = (random::unique().into(), Arc::new(Mutex::new(LruCache::new(most_held()))));
+        let (run, held) =
+            (random::unique().into(), Arc::new(Mutex::new(LruCache::new(most_held().saturating_mul(OF_A_GROUP)))));
         let (renewed, home, mounted, problems, looked) = Default::default();
         Ok(Self { root, access, run, held, clock, renewed, home, mounted, problems, looked })
     }
@@ -356,8 +359,8 @@ impl Folders {
     }
 }
 
-/// How many folders of one kind to hold open: an eighth of the files that this process may have open, because connections need
-/// most of them.
+/// Of how many groups to hold the folders open: those of requests and of records take five of eight files that this process may have
+/// open, because connections need the rest.
 pub fn most_held() -> NonZeroUsize {
     static FITS: LazyLock<NonZeroUsize> = LazyLock::new(|| {
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);

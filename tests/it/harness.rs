@@ -528,7 +528,7 @@ impl World {
             let (status, list) = self.call("GET", &format!("/asks?state=open&limit=1000{after}"), None);
             assert_eq!(status, 200, "{list}");
             open.extend_from_slice(list["asks"].as_array().unwrap());
-            // A page of 1 MiB ends before its limit.
+            // A page of 512 KiB ends before its limit.
             let Some(next) = list["next"].as_str() else { return open };
             after = format!("&after={next}");
         }

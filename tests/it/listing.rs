@@ -314,7 +314,7 @@ fn an_export_ends_once_its_token_was_replaced() {
 #[test]
 fn a_page_of_long_questions_ends_before_its_limit() {
     /// What a page ends with, and what the longest of these asks has.
-    const PAGE: usize = 1024 * 1024;
+    const PAGE: usize = 512 * 1024;
     const ONE: usize = 40_000;
     let world = World::empty().config("[asks]\nmax_open_per_group = 1000\nmax_per_hour_per_group = 1000\n").started();
     let agent = world.group("research");

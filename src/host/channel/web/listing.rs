@@ -17,7 +17,7 @@ use serde_json::value::{RawValue, to_raw_value};
 const LIMIT: usize = 200;
 const MAX_LIMIT: usize = 1000;
 /// A page ends with the ask that brings it to so many bytes: the largest may have thousands of times those of the smallest.
-const MOST_BYTES: usize = 1024 * 1024;
+const MOST_BYTES: usize = 512 * 1024;
 const PARAMETERS: &str = "state, group, q, outcome, channel, person, since, until, limit and after";
 
 /// The parameters of a call.

@@ -4,6 +4,8 @@
 
 use crate::host::ctx::Ctx;
 use parking_lot::{Condvar, Mutex};
+use rustix::process::setpriority_process;
+use rustix::thread::gettid;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -17,8 +19,10 @@ const THREADS: usize = 32;
 const BEHIND_THE_GATE: usize = 4;
 /// So many promises at a time are a burst.
 pub(super) const BURST: usize = 4;
-/// How long what promises nothing makes way for a burst, at most.
+/// How long what promises nothing makes way, at most.
 const MAKES_WAY: Duration = Duration::from_millis(500);
+/// How far the scheduler prefers other threads to those behind the gate.
+const NICE: i32 = 5;
 /// The places of a line that are kept when nothing waits there.
 const KEPT: usize = 1_024;
 /// How long a thread waits for more work before it ends.
@@ -66,6 +70,8 @@ impl Drop for Promise {
 pub(super) struct Gate {
     most: usize,
     line: Mutex<Line>,
+    /// Nothing runs or waits.
+    idle: Condvar,
     /// How many of those that run do not make way now.
     at_work: AtomicUsize,
     promises: Arc<Promises>,
@@ -85,7 +91,8 @@ impl std::fmt::Debug for Line {
 
 impl Gate {
     pub(super) fn new(most: usize, promises: &Arc<Promises>) -> Arc<Self> {
-        Arc::new(Self { most, line: Mutex::default(), at_work: AtomicUsize::new(0), promises: Arc::clone(promises) })
+        let promises = Arc::clone(promises);
+        Arc::new(Self { most, line: Mutex::default(), idle: Condvar::new(), at_work: AtomicUsize::new(0), promises })
     }
 
     /// Takes in a piece of work. What it returns, if anything, has to be run on some thread: the work, and then what has
@@ -119,10 +126,18 @@ impl Gate {
         let next = line.waiting.pop_front();
         if next.is_none() {
             line.running -= 1;
+            if line.running == 0 {
+                self.idle.notify_all();
+            }
             // After a flood.
             line.waiting.shrink_to(KEPT);
         }
         next
+    }
+
+    /// Waits until it has nothing to do.
+    fn make_way(&self) {
+        let _late = self.idle.wait_while_for(&mut self.line.lock(), |line| line.running > 0, MAKES_WAY);
     }
 
     /// How much waits for its turn.
@@ -134,8 +149,8 @@ impl Gate {
 /// The threads, and the gate.
 #[derive(Debug)]
 pub(super) struct Saves {
-    /// Only its blocking threads are used.
-    threads: Option<Runtime>,
+    /// Only their blocking threads are used. Those behind the gate let all others go first.
+    threads: Option<[Runtime; 2]>,
     gate: Arc<Gate>,
     /// The promises that are being saved.
     pub(super) promises: Arc<Promises>,
@@ -143,19 +158,32 @@ pub(super) struct Saves {
 
 impl Saves {
     pub(super) fn new(ctx: &Ctx) -> std::io::Result<Self> {
-        let mut builder = Builder::new_current_thread();
-        let builder = builder.max_blocking_threads(THREADS).thread_keep_alive(KEEP_ALIVE);
-        let builder = builder.thread_name(ctx.thread_name("save"));
+        let threads = |name, nice: i32| {
+            let mut builder = Builder::new_current_thread();
+            builder.max_blocking_threads(THREADS).thread_keep_alive(KEEP_ALIVE).thread_name(ctx.thread_name(name));
+            builder.on_thread_start(move || {
+                // Where it is not allowed they run as the others do.
+                let _same = setpriority_process(Some(gettid()), nice);
+            });
+            builder.build()
+        };
         let promises = Arc::default();
-        Ok(Self { threads: Some(builder.build()?), gate: Gate::new(BEHIND_THE_GATE, &promises), promises })
+        let threads = [threads("save", 0)?, threads("follow", NICE)?];
+        Ok(Self { threads: Some(threads), gate: Gate::new(BEHIND_THE_GATE, &promises), promises })
+    }
+
+    /// Lets all that is to be saved go first: nobody waits for what the caller does.
+    pub(super) fn make_way(&self) {
+        self.gate.make_way();
+        self.promises.make_way(1);
     }
 
     /// Runs work that blocks on the disk.
     pub(super) fn run(&self, ctx: &Ctx, promises: bool, work: impl FnOnce() + Send + 'static) {
         let work: Work = Box::new(ctx.as_own(work));
         let work = if promises { Some(work) } else { self.gate.admit(work) };
-        if let (Some(work), Some(threads)) = (work, &self.threads) {
-            threads.spawn_blocking(work);
+        if let (Some(work), Some([first, behind])) = (work, &self.threads) {
+            if promises { first } else { behind }.spawn_blocking(work);
         }
     }
 }
@@ -163,7 +191,7 @@ impl Saves {
 impl Drop for Saves {
     fn drop(&mut self) {
         if let Some(threads) = self.threads.take() {
-            threads.shutdown_background();
+            threads.into_iter().for_each(Runtime::shutdown_background);
         }
     }
 }

@@ -320,8 +320,7 @@ impl Broker {
     /// The same of one group. Blocks on the disk.
     fn tell_those(&self, group: &Group, asks: &[AskId]) {
         for id in asks.iter().take_while(|_| !self.0.ctx.is_stopping()) {
-            // Nobody waits for this, so each single promise goes first.
-            self.0.saves.promises.make_way(1);
+            self.0.saves.make_way();
             // Most of them were told by the last run.
             if let Ok(Some(ask)) = self.0.store.read(group, *id)
                 && !delivery::has_told_status(&self.0.folders, &ask).unwrap_or(false)

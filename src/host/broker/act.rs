@@ -16,6 +16,8 @@ use futures_util::FutureExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How long after a request was taken in its waiters are told so. A file that is replaced costs as much as all else of a request.
+const TOLD_AFTER: Duration = Duration::from_millis(250);
 /// How often a daemon that may have been overtaken looks whether it was.
 const OURS_AGAIN: Duration = Duration::from_millis(200);
 
@@ -78,6 +80,7 @@ impl Broker {
     pub(super) fn write_status(&self, ask: &Arc<Ask>) {
         if matches!(ask.stage, Stage::Posting) {
             gate("status.posting");
+            return self.tell_if_still_posting(ask);
         }
         // The errands of one ask run side by side, so what this one knows may be older than what was written.
         self.write_status_of(self.now_of(ask).unwrap_or_else(|| Arc::clone(ask)));
@@ -85,6 +88,21 @@ impl Broker {
 
     fn now_of(&self, ask: &Ask) -> Option<Arc<Ask>> {
         self.0.store.read(&ask.group, ask.id).ok().flatten()
+    }
+
+    /// Most cards are up before that, and what follows tells of them.
+    fn tell_if_still_posting(&self, ask: &Ask) {
+        let (broker, id, group) = (self.clone(), ask.id, ask.group.clone());
+        self.0.ctx.spawn(async move {
+            broker.clock().sleep(TOLD_AFTER).await;
+            let teller = broker.clone();
+            broker.in_folder(&group.clone(), move || {
+                let posting = |ask: &Arc<Ask>| matches!(ask.stage, Stage::Posting);
+                if let Some(ask) = teller.0.store.read(&group, id).ok().flatten().filter(posting) {
+                    teller.write_status_of(ask);
+                }
+            });
+        });
     }
 
     /// The same for an ask that was just read.

@@ -97,7 +97,6 @@ pub(super) fn ask(number: u128, group: &str) -> Ask {
 }
 
 /// It waits to be posted in Slack.
-#[cfg(feature = "postgres")]
 pub(super) fn ask_in_slack(number: u128, group: &str) -> Ask {
     let slack = Route {
         channel: ChannelName::SLACK,

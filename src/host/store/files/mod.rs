@@ -2,6 +2,7 @@
 
 mod adopting;
 mod boot;
+mod flush;
 mod forgetting;
 mod groups;
 mod journal;
@@ -158,7 +159,10 @@ impl Files {
         }
         let is_at_hand = self.cache.lock().record_of(id).is_some();
         let is_new = save == Save::Now && ask.outcome().is_none() && !is_at_hand && self.unfiled.get(id).is_none();
-        let saved = if is_new && self.place(ask, &place.entry).unwrap_or(false) {
+        // While its card is being posted, another save follows soon.
+        let saved = if is_new && ask.was_interrupted() {
+            Saved::WithoutFile(place.entry)
+        } else if is_new && self.place(ask, &place.entry).unwrap_or(false) {
             Saved::Placed(place.entry)
         } else {
             Saved::InJournal(place.entry)
@@ -169,7 +173,12 @@ impl Files {
             self.unfiled.note(&forgetful, kind, bytes.len(), saved);
             self.cache.lock().remove(id);
         } else {
-            self.unfiled.note(ask, kind, bytes.len(), saved);
+            let is_open = ask.outcome().is_none();
+            let is_first =
+                |entry| is_open && self.unfiled.note_first(ask, bytes.len(), entry, || self.place(ask, entry));
+            if !matches!(&saved, Saved::InJournal(entry) if is_first(entry)) {
+                self.unfiled.note(ask, kind, bytes.len(), saved);
+            }
             self.cache.lock().put(Arc::clone(ask), kind, bytes.len());
         }
         if self.unfiled.are_too_many() {
@@ -189,7 +198,7 @@ impl Files {
         true
     }
 
-    /// Makes the file of a new ask at once, for people and tools that look for it. The journal has the promise, so nothing is
+    /// Makes the first file of an ask at once, for people and tools that look for it. The journal has the promise, so nothing is
     /// synced, and a file that is there already is not replaced.
     fn place(&self, ask: &Ask, entry: &EntryId) -> io::Result<bool> {
         let (folder, temporary) = (self.folder(Kind::Pending, &ask.group)?, format!(".tmp-{}", ask.id));

@@ -2,8 +2,8 @@
 
 use super::unfiled::Saved;
 use super::*;
-use crate::host::store::conformance::{self, ask, scan};
-use askd_core::{Outcome, Responders, SessionRules};
+use crate::host::store::conformance::{self, START, ask, ask_in_slack, scan};
+use askd_core::{Event, Outcome, Posted, Responders, SessionRules, WidgetEvent};
 use serde_json::{Value, json};
 
 fn open() -> (tempfile::TempDir, Files) {
@@ -21,7 +21,7 @@ fn files_pass_what_every_engine_has_to_pass() {
 /// An ask, and the same after a step that promises nothing.
 fn ask_and_viewed() -> (Arc<Ask>, Arc<Ask>) {
     let first = Arc::new(ask(1, "g"));
-    let viewed = Ask::clone(&first).step(askd_core::Event::Viewed, first.created_at).unwrap().unwrap().ask;
+    let viewed = Ask::clone(&first).step(Event::Viewed, first.created_at).unwrap().unwrap().ask;
     (first, Arc::new(viewed))
 }
 
@@ -244,8 +244,8 @@ fn a_flush_that_later_saves_overtook_names_nothing() {
     let (temp, store) = open();
     let first = Arc::new(ask(1, "g"));
     let step = |ask: &Ask, event| Arc::new(ask.clone().step(event, first.created_at).unwrap().unwrap().ask);
-    let viewed = step(&first, askd_core::Event::Viewed);
-    let newer = step(&viewed, askd_core::Event::Typing);
+    let viewed = step(&first, Event::Viewed);
+    let newer = step(&viewed, Event::Typing);
     let file = temp.path().join("state/pending_questions/g").join(file_name(first.id));
     let stored = || record::read(&std::fs::read(&file).unwrap()).unwrap().ask;
     store.save(&first, Save::Now).unwrap();
@@ -259,6 +259,36 @@ fn a_flush_that_later_saves_overtook_names_nothing() {
     store.flush().unwrap();
     assert_eq!((stored(), store.unfiled.all()), (Ask::clone(&newer), vec![]));
     assert!(!file.with_file_name(".tmp-flush").exists());
+}
+
+/// While its card is being posted, an ask is in the journal alone. Its first file is that of the next save: a flush only syncs it.
+#[test]
+fn an_ask_that_is_being_posted_has_no_file_before_the_next_save() {
+    use std::os::unix::fs::MetadataExt as _;
+    let (temp, store) = open();
+    let step = |ask: &Ask, event: WidgetEvent| Arc::new(ask.clone().step(event.on(0), START).unwrap().unwrap().ask);
+    let sent = |number| step(&ask_in_slack(number, "g"), WidgetEvent::SlotGranted);
+    let posted = |sent: &Ask| step(sent, WidgetEvent::Posted { attempt: 1, posted: Posted::Shown("1.2".to_owned()) });
+    let file = |ask: &Ask| temp.path().join("state/pending_questions/g").join(file_name(ask.id));
+    let stored = |ask: &Ask| record::read(&std::fs::read(file(ask)).unwrap()).unwrap().ask;
+    let [first, second, third] = [1, 2, 3].map(sent);
+    for ask in [&first, &second, &third] {
+        store.save(ask, Save::Now).unwrap();
+        assert!(!file(ask).exists());
+    }
+    let shown = posted(&first);
+    store.save(&shown, Save::Soon).unwrap();
+    assert_eq!(stored(&first), *shown);
+    let made = std::fs::metadata(file(&first)).unwrap().ino();
+    // A flush that began before must not give the file its older record.
+    let staged = store.stage_flush(second.id, ".tmp-flush").unwrap().unwrap();
+    store.save(&posted(&second), Save::Soon).unwrap();
+    assert!(!store.finish_flush(second.id, ".tmp-flush", &staged).unwrap());
+    assert_eq!(stored(&second), *posted(&second));
+    store.flush().unwrap();
+    assert_eq!(std::fs::metadata(file(&first)).unwrap().ino(), made, "it was not written again");
+    assert_eq!((stored(&second), stored(&third)), (Ask::clone(&posted(&second)), Ask::clone(&third)));
+    assert_eq!(store.unfiled.all(), []);
 }
 
 /// The journal must not lose a promise to a newer record that is not synced.

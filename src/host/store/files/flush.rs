@@ -1,0 +1,216 @@
+//! A flush writes the files of asks whose newest record stands elsewhere, each once, whatever comes meanwhile, and then has the journal
+//! emptied. A file is replaced only by one that is synced, so a loss of power never tears what was filed before.
+
+use super::journal::Place;
+use super::opening::{WITH_JOURNAL, mark_format};
+use super::record;
+use super::unfiled::{Saved, Unfiled, is_in};
+use super::{Files, Kind, file_name};
+use crate::ipc::files::Access;
+use askd_core::record::EntryId;
+use askd_core::{Ask, AskId, Group};
+use std::io;
+use std::sync::Arc;
+
+/// A record that a flush has written or synced, and not named yet.
+#[derive(Debug)]
+pub(super) struct Staged {
+    kind: Kind,
+    group: Group,
+    moves: bool,
+    save: u64,
+    entry: EntryId,
+    /// It has the temporary name.
+    written: bool,
+}
+
+/// What came of filing all asks.
+struct Filed {
+    /// The first failure.
+    first: io::Result<()>,
+    /// The asks that could not be filed.
+    failed: Vec<AskId>,
+    /// The journal has a newer record of one by now.
+    overtaken: bool,
+}
+
+impl Files {
+    /// Files an ask, if it has to be. `false`: the journal has a newer record of it by now.
+    pub(super) fn flush_ask(&self, id: AskId, temporary: &str) -> io::Result<bool> {
+        let Some(staged) = self.stage_flush(id, temporary)? else { return Ok(true) };
+        let (group, in_folder, written) = (staged.group.clone(), is_in(staged.kind, staged.moves), staged.written);
+        let finished = self.finish_flush(id, temporary, &staged);
+        if finished.is_err() && written {
+            // The next flush may be one with another temporary name, or may have nothing to write.
+            let _stays = self.folder(in_folder, &group).and_then(|folder| folder.remove(temporary));
+        }
+        finished
+    }
+
+    /// Writes and syncs it. Saves may come meanwhile.
+    pub(super) fn stage_flush(&self, id: AskId, temporary: &str) -> io::Result<Option<Staged>> {
+        let (staged, ask, in_doubt) = match self.unfiled.lock(id).get(&id) {
+            Some(it) => {
+                let (group, entry) = (it.ask.group.clone(), it.entry.clone());
+                let Unfiled { kind, moves, save, placed, .. } = *it;
+                let staged = Staged { kind, group, moves, save, entry, written: !placed };
+                (staged, Arc::clone(&it.ask), it.in_doubt.clone())
+            }
+            None => return Ok(None),
+        };
+        let folder = self.folder(is_in(staged.kind, staged.moves), &staged.group)?;
+        if staged.written {
+            // What is in doubt stays so until a step has taken it into account, which may be after the next start.
+            let boot = in_doubt.as_ref().unwrap_or(&self.boot.id);
+            let bytes = record::write(&ask, boot, Some(&staged.entry))?;
+            folder.stage(temporary, &bytes, Access::PRIVATE)?;
+        } else if let Err(error) = folder.sync_file(&file_name(id)) {
+            // The kernel may treat what it could not write as written, so the next flush makes another file.
+            if let Some(it) = self.unfiled.lock(id).get_mut(&id) {
+                it.placed = false;
+            }
+            return Err(error);
+        }
+        Ok(Some(staged))
+    }
+
+    /// Gives what was staged its name, unless the journal has a newer record by now: `false`.
+    pub(super) fn finish_flush(&self, id: AskId, temporary: &str, staged: &Staged) -> io::Result<bool> {
+        let folder = self.folder(is_in(staged.kind, staged.moves), &staged.group)?;
+        let mut unfiled = self.unfiled.lock(id);
+        let overtaken = unfiled.get(&id).is_some_and(|now| now.entry != staged.entry);
+        let Some(now) = unfiled.get_mut(&id).filter(|_| !overtaken) else {
+            // The next flush is for that one.
+            if staged.written {
+                folder.remove(temporary)?;
+            }
+            return Ok(!overtaken);
+        };
+        if staged.written {
+            folder.rename(temporary, &file_name(id))?;
+        }
+        self.unfiled.touch(is_in(staged.kind, staged.moves), &staged.group);
+        if staged.moves {
+            folder.rename_to(&file_name(id), &*self.folder(staged.kind, &staged.group)?)?;
+            self.unfiled.touch(staged.kind, &staged.group);
+            now.moves = false;
+        }
+        // What was saved later meanwhile waits for the next flush.
+        if now.save == staged.save {
+            unfiled.remove(&id);
+        } else {
+            now.placed = false;
+        }
+        Ok(true)
+    }
+
+    /// Files all asks that have to be. Goes on after a failure, and returns the first one.
+    pub(super) fn flush_all(&self) -> io::Result<()> {
+        let _alone = self.unfiled.flushing.lock();
+        let closed = {
+            // Those who save have appended to a part, and may not have noted it yet.
+            let _nobody_saves = self.writable.write();
+            self.journal.close_part(false)
+        };
+        let filed = self.file_all();
+        let carried = self.carry_on_failed(&filed.failed);
+        self.end_flush(closed, filed, carried)
+    }
+
+    /// The same at the end. From then on nothing can be saved, and the journal holds nothing.
+    pub(super) fn flush_and_close(&self) -> io::Result<()> {
+        let _alone = self.unfiled.flushing.lock();
+        let mut writable = self.writable.write();
+        let (closed, filed) = (self.journal.close_part(true), self.file_all());
+        let carried = self.carry_on(&filed.failed);
+        self.end_flush(closed, filed, carried)?;
+        *writable = false;
+        self.journal.wipe()
+    }
+
+    fn file_all(&self) -> Filed {
+        let mut filed = Filed { first: Ok(()), failed: Vec::new(), overtaken: false };
+        for id in self.unfiled.all() {
+            match self.flush_ask(id, &format!(".tmp-flush-{id}")) {
+                Ok(newest) => filed.overtaken |= !newest,
+                Err(error) => {
+                    filed.failed.push(id);
+                    filed.first = filed.first.and(Err(error));
+                }
+            }
+        }
+        filed
+    }
+
+    /// Syncs what was renamed, and empties the parts of the journal that were closed, if what could not be filed is in
+    /// another one by now.
+    fn end_flush(&self, closed: usize, filed: Filed, carried: io::Result<Option<Place>>) -> io::Result<()> {
+        let mut kept = carried.and_then(|last| last.map_or(Ok(()), |last| self.journal.sync(&last)));
+        // In the head of the loop the lock would be held until its end, and a folder that fails could not be noted again.
+        let [pending, settled] = std::mem::take(&mut *self.unfiled.folders.lock());
+        let of = |kind: Kind| move |group: Group| (kind, group);
+        let touched = pending.into_iter().map(of(Kind::Pending)).chain(settled.into_iter().map(of(Kind::Settled)));
+        for (kind, group) in touched {
+            if let Err(error) = self.folder(kind, &group).and_then(|folder| folder.sync()) {
+                self.unfiled.touch(kind, &group);
+                kept = kept.and(Err(error));
+            }
+        }
+        kept?;
+        self.empty_journal(closed, filed.overtaken)?;
+        filed.first
+    }
+
+    /// Empties the parts of the journal that were closed. `overtaken`: a record in them was not filed, because a newer one was
+    /// appended meanwhile. That one may not be synced, and until it is, a loss of power would leave neither.
+    pub(super) fn empty_journal(&self, closed: usize, overtaken: bool) -> io::Result<()> {
+        if overtaken && closed > 0 {
+            self.journal.sync_after(closed)?;
+        }
+        self.journal.empty(closed)
+    }
+
+    /// Appends an entry to the journal. The first one keeps an askd away that knows no journal.
+    pub(super) fn append(&self, kind: Option<Kind>, bytes: &[u8]) -> io::Result<Place> {
+        let mut marked = self.marked.lock();
+        if !*marked {
+            mark_format(&self.path, &self.root, WITH_JOURNAL).map_err(io::Error::other)?;
+            *marked = true;
+        }
+        drop(marked);
+        self.journal.append(kind, bytes)
+    }
+
+    /// Appends the records of the asks that could not be filed to the journal again, and returns where the last one is.
+    pub(super) fn carry_on_failed(&self, ids: &[AskId]) -> io::Result<Option<Place>> {
+        if ids.is_empty() {
+            return Ok(None);
+        }
+        // Whoever saves has appended a newer record, and may not have noted it yet.
+        let _nobody_saves = self.writable.write();
+        self.carry_on(ids)
+    }
+
+    /// The same while nobody saves.
+    fn carry_on(&self, ids: &[AskId]) -> io::Result<Option<Place>> {
+        let mut last = None;
+        for id in ids {
+            let mut unfiled = self.unfiled.lock(*id);
+            let Some(now) = unfiled.get_mut(id) else { continue };
+            let place = self.append(Some(now.kind), &record::entry(&now.ask, now.in_doubt.as_deref())?)?;
+            now.entry = place.entry.clone();
+            last = Some(place);
+        }
+        Ok(last)
+    }
+
+    /// Notes that an ask belongs to the kept outcomes. The next flush moves its file.
+    pub(super) fn move_to_settled(&self, ask: &Arc<Ask>) -> io::Result<()> {
+        let _saving = self.saving()?;
+        let bytes = record::entry(ask, None)?;
+        let place = self.append(Some(Kind::Settled), &bytes)?;
+        self.unfiled.note_moved(ask, Kind::Settled, bytes.len(), Saved::InJournal(place.entry), true);
+        self.cache.lock().moved(ask.id, Kind::Settled);
+        Ok(())
+    }
+}

@@ -157,14 +157,13 @@ async fn a_status_that_is_written_late_says_where_the_ask_is_then() {
     write(&gate, b"");
     world.set_env("ASKD_GATE", &format!("status.posting={}", gate.display()));
     world.begin().await;
+    // Long enough that waiters are told that it is being posted.
+    world.slack.faults().next(POST, FaultKind::StallBefore(Duration::from_millis(800)), 1);
     world.ask("r1", choice("Which?", &["a", "b"]));
     let told = || world.group("research").status_now("r1");
     let is_open = || told().is_some_and(|status| status["state"] == "open");
-    // The one that it is being posted is held up on its way, and with it all that its thread does next.
-    let began = Instant::now();
-    while !is_open() && began.elapsed() < Duration::from_secs(1) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    // That is held up on its way, and with it all that its thread does next.
+    until("the status that it is open", SOON, || is_open().then_some(())).await;
     std::fs::remove_file(&gate).unwrap();
     until("the status that it is open", SOON, || is_open().then_some(())).await;
     for _ in 0..100 {

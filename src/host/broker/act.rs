@@ -79,7 +79,6 @@ impl Broker {
     /// Tells waiters where the ask is. Blocks on the disk.
     pub(super) fn write_status(&self, ask: &Arc<Ask>) {
         if matches!(ask.stage, Stage::Posting) {
-            gate("status.posting");
             return self.tell_if_still_posting(ask);
         }
         // The errands of one ask run side by side, so what this one knows may be older than what was written.
@@ -99,6 +98,7 @@ impl Broker {
             broker.in_folder(&group.clone(), move || {
                 let posting = |ask: &Arc<Ask>| matches!(ask.stage, Stage::Posting);
                 if let Some(ask) = teller.0.store.read(&group, id).ok().flatten().filter(posting) {
+                    gate("status.posting");
                     teller.write_status_of(ask);
                 }
             });

@@ -1,6 +1,6 @@
 //! What outlives a daemon that takes the lead: it is opened anew in the same process, on the same sockets, as if it had just started.
 
-use super::broker::Broker;
+use super::broker::{Broker, Known};
 use super::channel::Open;
 use super::settings::Settings;
 use super::tls::Tls;
@@ -19,6 +19,8 @@ pub(super) struct Next {
     pub(super) sockets: Vec<std::net::TcpListener>,
     pub(super) settings: Settings,
     pub(super) clock: Clock,
+    /// What it knew of the stored asks when it did not lead.
+    pub(super) known: Option<Known>,
 }
 
 /// What a reload of the settings reaches. A daemon that takes the lead is opened anew.
@@ -53,6 +55,6 @@ impl Next {
         let bound = [Some(inbox), webhooks, agents].into_iter().flatten();
         let same = bound.map(|socket| Ok(std::net::TcpListener::from(socket.as_fd().try_clone_to_owned()?)));
         let sockets = same.collect::<io::Result<Vec<_>>>()?;
-        Ok(Self { channels: channels.to_vec(), sockets, settings, clock })
+        Ok(Self { channels: channels.to_vec(), sockets, settings, clock, known: None })
     }
 }

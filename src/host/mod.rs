@@ -162,13 +162,13 @@ impl Daemon {
     ) -> Result<Self, DaemonError> {
         let ctx = Ctx::new(clock.clone());
         let place = Place::open(&settings, &ctx)?;
-        let next = Next { channels: all.to_vec(), sockets: passed, settings, clock };
+        let next = Next { channels: all.to_vec(), sockets: passed, settings, clock, known: None };
         Box::pin(Self::open_at(place, next, ctx, None)).await
     }
 
     /// The same where the records are. `current`: what the daemon was before.
     async fn open_at(place: Place, next: Next, ctx: Ctx, current: Option<Current>) -> Result<Self, DaemonError> {
-        let Next { channels: all, sockets: mut passed, settings, clock } = next;
+        let Next { channels: all, sockets: mut passed, settings, clock, known: carried } = next;
         let state = settings.state_dir();
         if settings.after_loss {
             tracing::info!(
@@ -223,7 +223,7 @@ impl Daemon {
         let (loading, http) = (Arc::default(), settings.http.clone());
         let broker = {
             let (folders, channels, loading) = (folders.clone(), channels.clone(), Arc::clone(&loading));
-            Broker::new(store, folders, audit, channels, ctx.clone(), settings, loading)
+            Broker::new(store, folders, audit, channels, ctx.clone(), settings, (loading, carried))
         };
         let broker = broker.map_err(DaemonError::io("cannot start"))?;
         let intake = Intake::new(broker.clone(), folders.clone(), ctx.clone(), warnings.clone());
@@ -297,7 +297,7 @@ impl Daemon {
                     let mut settings = Settings::clone(&known);
                     (settings.http.listen, settings.http.webhook_listen, settings.agents.listen) =
                         (next.settings.http.listen, next.settings.http.webhook_listen, next.settings.agents.listen);
-                    let next = Next { settings, ..next };
+                    let next = Next { settings, known: before.pass_on(), ..next };
                     let ctx = Ctx::new(next.clock.clone());
                     daemon = Box::pin(Self::open_at(place, next, ctx, Some(current))).await?;
                     // Or it came meanwhile.

@@ -10,6 +10,7 @@ mod agents;
 mod aside;
 mod attempts;
 mod briefings;
+mod carried;
 mod collect;
 mod errands;
 mod flushing;
@@ -35,6 +36,7 @@ mod submit;
 mod unreadable;
 mod updates;
 
+pub use carried::Known;
 pub use index::Cursor;
 pub use listing::{Filter, Named, Page};
 pub(in crate::host) use lying::Outcomes;

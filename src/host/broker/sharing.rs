@@ -43,9 +43,9 @@ pub(super) struct Beside {
     pub(super) since: Mutex<Since>,
     /// The groups of which closed cards may say that the agent's host does not answer; `None`: of any.
     pub(super) silent: Mutex<Option<HashSet<Group>>>,
-    /// One look at a time, with when the last one succeeded.
-    looked: tokio::sync::Mutex<()>,
-    seen: Mutex<Option<Moment>>,
+    /// One look at a time, with whether all was learned that looks have found, and when the last one succeeded.
+    pub(super) looked: tokio::sync::Mutex<bool>,
+    pub(super) seen: Mutex<Option<Moment>>,
     /// How many runs had a lease then.
     runs: AtomicUsize,
     /// What is under way for others, and is still noted as owed. After a crash of the database other work may have its number.
@@ -54,7 +54,7 @@ pub(super) struct Beside {
     pub(super) burst: Mutex<Vec<Promise>>,
     documents: broadcast::Sender<String>,
     /// The computer's, whatever clock the daemon runs by: it is the database's time that passes.
-    clock: Clock,
+    pub(super) clock: Clock,
 }
 
 impl Default for Beside {
@@ -65,7 +65,7 @@ impl Default for Beside {
             beginning: tokio::sync::Mutex::default(),
             since: Mutex::default(),
             silent: Mutex::default(),
-            looked: tokio::sync::Mutex::default(),
+            looked: tokio::sync::Mutex::new(true),
             seen: Mutex::default(),
             runs: AtomicUsize::default(),
             paying: Mutex::default(),
@@ -157,9 +157,10 @@ impl Broker {
     }
 
     async fn look_and_learn(&self) -> Result<(), StoreError> {
-        let _alone = self.0.beside.looked.lock().await;
+        let mut all_learned = self.0.beside.looked.lock().await;
         let began = self.0.beside.clock.monotonic();
         let news = self.in_store(Sharing::look).await?;
+        let before = std::mem::take(&mut *all_learned);
         for (group, allowed) in news.allowed {
             self.index().attempts.allow(&group, allowed);
         }
@@ -180,6 +181,7 @@ impl Broker {
         }
         *self.0.beside.seen.lock() = Some(began);
         self.0.beside.runs.store(news.runs, Ordering::Relaxed);
+        *all_learned = before;
         Ok(())
     }
 
@@ -227,7 +229,7 @@ impl Broker {
     /// Takes in an ask as another daemon has stored it, which has also seen to what it asks for.
     pub(super) fn learn(&self, stored: &Stored) {
         let ask = &stored.ask;
-        if !self.0.loading.is_over() && self.index().group(ask.id).is_none() {
+        if !self.0.loading.is_over() && !self.index().has_read(ask.id) {
             // It may have been stored before this daemon took the lead.
             return self.take_in(stored);
         }

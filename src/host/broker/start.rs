@@ -2,8 +2,9 @@
 //! is known as soon as it is read, or as soon as somebody names it. What is undone for it comes before anything else
 //! that happens to it (`lane`).
 
+use super::carried::Known;
 use super::folder_work::FolderWork;
-use super::index::Index;
+use super::index::Naming;
 use super::saves::Saves;
 use super::sharing::Beside;
 use super::updates::Updates;
@@ -24,7 +25,6 @@ use crate::sabotage::{gate, on};
 use askd_core::{Ask, AskId, Effect, Event, Fact, Group, Relation, Time};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::hash::{BuildHasher as _, RandomState};
 use std::hint::black_box;
 use std::io;
 use std::sync::{Arc, Once};
@@ -40,18 +40,22 @@ const TOLD_AT_A_TIME: usize = 1_024;
 const LARGE: usize = 4 * 1024 * 1024;
 
 /// Late answers that are not taken any more because the agent has asked the same again. The mark on the ask may be lost.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Late {
-    /// Asks that can still be answered late, by the hash of their group and key.
+    /// Asks that can still be answered late, by the names of their keys.
     open: Vec<(AskId, u64, Time)>,
     /// When the newest ask was asked, by the same.
     newest: HashMap<u64, Time>,
-    hash: RandomState,
+    naming: Naming,
 }
 
 impl Late {
+    fn new(naming: Naming) -> Self {
+        Self { open: Vec::new(), newest: HashMap::new(), naming }
+    }
+
     fn note(&mut self, ask: &Ask) {
-        let Some(key) = ask.key.map(|key| self.hash.hash_one((&ask.group, key))) else { return };
+        let Some(key) = self.naming.key(ask) else { return };
         let newest = self.newest.entry(key).or_insert(ask.created_at);
         *newest = ask.created_at.max(*newest);
         if ask.is_late_open() {
@@ -59,14 +63,17 @@ impl Late {
         }
     }
 
-    fn superseded(&self) -> impl Iterator<Item = AskId> {
-        let superseded = |(_, key, at): &&(AskId, u64, Time)| self.newest.get(key).is_some_and(|newest| newest > at);
+    /// `has_newer`: whether there is a newer ask with that key among those that were not read.
+    fn superseded(&self, has_newer: impl Fn(u64, Time) -> bool) -> impl Iterator<Item = AskId> {
+        let superseded = move |(_, key, at): &&(AskId, u64, Time)| {
+            self.newest.get(key).is_some_and(|newest| newest > at) || has_newer(*key, *at)
+        };
         self.open.iter().filter(superseded).map(|(id, ..)| *id)
     }
 }
 
 impl Broker {
-    /// A broker that knows no ask yet: [`Self::read_all`] reads them.
+    /// A broker that knows no ask yet, or what the run before it knew: [`Self::read_all`] reads the rest.
     pub fn new(
         store: Box<dyn Store>,
         folders: Folders,
@@ -74,9 +81,10 @@ impl Broker {
         channels: Channels,
         ctx: Ctx,
         settings: Arc<Settings>,
-        loading: Arc<Loading>,
+        (loading, known): (Arc<Loading>, Option<Known>),
     ) -> io::Result<Self> {
-        let (saves, index) = (Saves::new(&ctx)?, Index::default());
+        let saves = Saves::new(&ctx)?;
+        let index = known.and_then(|known| known.go_on(&*store)).unwrap_or_default();
         Ok(Self(Arc::new(Inner {
             store,
             folder_work: FolderWork::new(&saves.promises),
@@ -123,11 +131,16 @@ impl Broker {
         for (group, allowed) in self.0.store.allowed()? {
             self.index().attempts.allow(&group, allowed);
         }
-        let late = Mutex::new(Late::default());
+        let late = Mutex::new(Late::new(self.0.naming.clone()));
         self.index().attempts.begin_loading();
         let (sized, open_ones) = (Once::new(), Once::new());
         let corrupt = self.0.store.scan(&self.0.loading, &|stored| {
-            sized.call_once(|| self.index().reserve(self.0.loading.so_far().1));
+            sized.call_once(|| {
+                let mut index = self.index();
+                if !index.is_carried() {
+                    index.reserve(self.0.loading.so_far().1);
+                }
+            });
             late.lock().note(&stored.ask);
             self.take_in(&stored);
             if stored.settled && self.is_shared() {
@@ -144,7 +157,7 @@ impl Broker {
         }
         let (open, settled) = {
             let mut index = self.index();
-            index.attempts.end_loading();
+            index.end_loading();
             index.count()
         };
         *self.0.noted.lock() = Lines::default();
@@ -152,7 +165,7 @@ impl Broker {
             self.hold_what_was_copied();
         }
         self.0.loading.end();
-        tracing::info!(open, closed = settled, "Stored questions loaded");
+        tracing::info!(open, closed = settled, read = self.0.loading.so_far().0, "Stored questions loaded");
         self.go_on(&late.into_inner());
         Ok(())
     }
@@ -181,10 +194,12 @@ impl Broker {
         let owes = undone() || (!settled && serves && ask.was_interrupted());
         let named = self.0.naming.of(ask);
         let is_known = self.enter(|index| {
-            if index.group(ask.id).is_some() {
+            if index.has_read(ask.id) {
                 return true;
             }
             index.insert_named(ask, named, self.0.set_by);
+            // If it was known to the run before, its times may have followed the clock since.
+            index.has_followed(ask.id, self.0.set_by);
             // It holds the group since: then the rest of it has been taken up already.
             let came = !serves && self.serves(ask) && (!settled || undone());
             if came || lost && serves || (owes && (*settled || !on("noresume"))) {
@@ -231,7 +246,13 @@ impl Broker {
     /// Does what the stored asks still owe, in the background.
     fn go_on(&self, late: &Late) {
         let leads = self.leads();
-        for id in late.superseded().filter(|_| leads) {
+        let superseded: Vec<_> = if leads {
+            let index = self.index();
+            late.superseded(|key, at| index.has_newer(key, at)).collect()
+        } else {
+            Vec::new()
+        };
+        for id in superseded {
             self.apply_later(id, Event::Requested(Relation::Supersedes));
         }
         let crowded = if leads { self.index().all_crowded() } else { Vec::new() };

@@ -235,7 +235,7 @@ impl Broker {
 
     fn load_now(&self, id: AskId) -> Result<Option<Arc<Ask>>, StoreError> {
         let all_known = self.0.loading.is_over();
-        let group = self.index().group(id);
+        let group = self.index().group_of_read(id);
         match group {
             Some(group) => {
                 if self.is_shared() && self.0.store.cached(id).is_none() {

@@ -38,7 +38,8 @@ pub use record::BadRecord;
 #[cfg(feature = "postgres")]
 pub use sharing::News;
 pub use sharing::{
-    Along, Basis, Holdings, LeftTo, Owed, Pin, Pins, REPORTED, Sharing, Silent, Surplus, Tended, Tenure, Wait, Webhook,
+    Along, Basis, Holdings, LeftTo, Owed, Pin, Pins, REPORTED, Reached, Sharing, Silent, Surplus, Tended, Tenure, Wait,
+    Webhook,
 };
 
 use crate::host::audit::Together;

@@ -160,6 +160,13 @@ pub trait Sharing: Pins + Holdings {
     /// What has changed since the last look. One look at a time.
     fn look(&self) -> Result<News, StoreError>;
 
+    /// How far its looks have come.
+    fn reached(&self) -> Reached;
+
+    /// It goes on from there: a scan leaves out the outcomes of which nothing can change any more that have not changed since, and the next
+    /// look finds what has. `false`: what was seen then may be lost, so this store begins anew.
+    fn go_on_from(&self, reached: &Reached) -> bool;
+
     /// All asks are known of which these are the numbers that each group was given.
     fn learned(&self, given: Vec<(Group, i64)>);
 
@@ -221,6 +228,15 @@ pub struct News {
     pub given: Vec<(Group, i64)>,
     /// How many runs had a lease.
     pub runs: usize,
+}
+
+/// How far the looks of a run have come.
+#[derive(Debug, Clone)]
+pub struct Reached {
+    /// The server's era then.
+    pub era: String,
+    /// The oldest transaction that still ran.
+    pub since: u64,
 }
 
 /// What of a step this daemon does not do itself.

@@ -289,6 +289,11 @@ impl Entries {
         Some(rest.iter().take(slots).flatten())
     }
 
+    /// Where asks are.
+    pub(super) fn slots(&self) -> impl Iterator<Item = Slot> {
+        (0..).zip(&self.slots).filter_map(|(slot, entry)| entry.map(|_| slot))
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.slots.iter().flatten()
     }

@@ -5,6 +5,7 @@
 //! and no text. Hashes can collide, so a caller who acts on an ask checks its record.
 
 mod attempts;
+mod carrying;
 mod chats;
 mod entries;
 mod groups;
@@ -75,6 +76,8 @@ pub(super) struct Index {
     unstored: HashSet<AskId>,
     /// Their deadlines have come, and another daemon holds their groups.
     passed: HashSet<Slot>,
+    /// While a run reads the stored asks that was handed the rest ([`carrying`]): those that it has read.
+    read: Option<HashSet<AskId>>,
     /// How it names asks.
     pub(super) naming: Naming,
 }
@@ -100,9 +103,14 @@ impl Naming {
         self.0.hash_one(what)
     }
 
+    /// The name of an ask's key.
+    pub(super) fn key(&self, ask: &Ask) -> Option<u64> {
+        ask.key.map(|key| self.name((&ask.group, key)))
+    }
+
     fn names(&self, ask: &Ask) -> Vec<(By, u64)> {
         let group = &ask.group;
-        let mut names: Vec<_> = ask.key.map(|key| (By::Key, self.name((group, key)))).into_iter().collect();
+        let mut names: Vec<_> = self.key(ask).map(|key| (By::Key, key)).into_iter().collect();
         names.extend(ask.waiters.iter().map(|it| (By::Request, self.name((group, &it.request_id)))));
         names.extend(ask.heard.iter().map(|message| (By::Heard, self.name(message))));
         for widget in &ask.widgets {
@@ -131,6 +139,7 @@ impl Default for Index {
             lying: HashMap::new(),
             unstored: HashSet::new(),
             passed: HashSet::new(),
+            read: None,
             naming,
         }
     }
@@ -223,6 +232,9 @@ impl Index {
     /// Enters an ask into each table that it belongs into. It leaves those that it does not belong into any more.
     fn link(&mut self, slot: Slot, ask: &Ask, names: Vec<(By, u64)>) {
         let entry = self.entries[slot];
+        if let Some(read) = &mut self.read {
+            read.insert(ask.id);
+        }
         if !self.passed.is_empty() {
             self.passed.remove(&slot);
         }
@@ -236,7 +248,10 @@ impl Index {
         self.chats.put(slot, ask, &self.entries);
         for (by, name) in names {
             let names = &mut self.names[by as usize];
-            if matches!(by, By::Key) && entry.is_settled() && !entry.is_kept() {
+            // A late answer to an older one with this key does not count any more.
+            let supersedes =
+                |other: Slot| self.entries[other].is_late() && self.entries[other].created() < entry.created();
+            if matches!(by, By::Key) && entry.is_settled() && !entry.is_kept() && !names.of(name).any(supersedes) {
                 names.remove(name, slot);
             } else {
                 names.insert(name, slot);

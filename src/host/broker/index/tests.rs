@@ -25,12 +25,14 @@ enum What {
     Take,
     Forget,
     Loaded,
+    Carried,
 }
 
 fn change() -> impl Strategy<Value = (u8, What)> {
     let what = prop_oneof![
         4 => Just(What::New), 2 => Just(What::Answer), 1 => Just(What::Dismiss), 1 => Just(What::Withdraw),
         1 => Just(What::TimeOut), 2 => Just(What::Take), 1 => Just(What::Forget), 1 => Just(What::Loaded),
+        1 => Just(What::Carried),
     ];
     (0_u8..24, what)
 }
@@ -65,6 +67,10 @@ fn request(number: u8) -> RequestId {
 }
 
 fn new(number: u8, id: u128, now: Time) -> Step {
+    with_session(number, id, now, SessionRules::default())
+}
+
+fn with_session(number: u8, id: u128, now: Time, session: SessionRules) -> Step {
     let channel = if number.is_multiple_of(3) { ChannelName::WHATSAPP } else { ChannelName::SLACK };
     let route = Route {
         channel,
@@ -99,7 +105,7 @@ fn new(number: u8, id: u128, now: Time) -> Step {
         keep: Duration::from_secs(3600),
         remind_after: None,
         escalate_after: None,
-        session: SessionRules::default(),
+        session,
     };
     let accepted = Accepted {
         id: AskId::from_bits(id << 64 | u128::from(number)),
@@ -209,6 +215,19 @@ impl World {
                     self.index.insert(ask, 0);
                 }
                 self.index.attempts.end_loading();
+            }
+            What::Carried => {
+                // What was due is in hand, or is another daemon's.
+                let _in_hand = self.index.take_due(self.now, |of| *of == group(0));
+                self.index = std::mem::take(&mut self.index).carried(self.now);
+                self.index.attempts.begin_loading();
+                for ask in self.asks.values().rev().filter(|ask| !ask.is_done_with()) {
+                    assert!(!self.index.has_read(ask.id));
+                    self.index.insert(ask, 0);
+                    assert!(self.index.has_read(ask.id));
+                }
+                self.index.end_loading();
+                assert!(self.asks.values().all(|ask| self.index.has_read(ask.id)));
             }
         }
     }
@@ -326,6 +345,28 @@ fn a_code_rests_for_eight_days_after_its_last_ask_was_settled() {
         assert!(world.index.short_taken(&code(1), at + CODE_RESTS - Duration::from_millis(1)), "{forgotten}");
         assert!(!world.index.short_taken(&code(1), at + CODE_RESTS) && !world.index.short_taken(&code(2), at));
     }
+}
+
+/// An outcome that was taken is found by its key no more, unless a late answer to an older one would count.
+#[test]
+fn an_index_that_is_carried_knows_which_late_answers_do_not_count_any_more() {
+    let [late, newer] = [1, 15];
+    let mut world = World::new();
+    let session = SessionRules { start: true, late_answers: Duration::from_secs(3600), ..SessionRules::default() };
+    let step = with_session(late, 99, world.now, session);
+    let (name, at) = (world.index.naming.key(&step.ask).unwrap(), step.ask.created_at);
+    world.index.insert(&step.ask, 0);
+    world.run(late, step);
+    world.change(late, What::TimeOut);
+    assert!(world.asks[&late].is_late_open() && !world.index.has_newer(name, at));
+    for what in [What::New, What::Answer, What::Take] {
+        world.change(newer, what);
+    }
+    assert!(!world.asks[&newer].is_untaken());
+    world.change(late, What::Carried);
+    assert!(world.index.has_newer(name, at));
+    world.change(newer, What::Forget);
+    assert!(!world.index.has_newer(name, at));
 }
 
 #[test]

@@ -48,7 +48,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio_util::sync::CancellationToken;
 
 /// The most rejected requests kept for one group, and their bytes in all.
@@ -136,6 +136,8 @@ pub struct InPostgres {
     /// Which host serves the folder of each group, as far as this daemon knows.
     pins: Mutex<HashMap<Group, Pin>>,
     mark: Mutex<Mark>,
+    /// What was settled for good before this transaction is known from a run before this one; 0: nothing is.
+    known_before: AtomicU64,
     /// The transaction of the last flush.
     flushed: Mutex<u64>,
     /// The rows that the last look has listed, with their last operations. A transaction that runs for long, in any database of the

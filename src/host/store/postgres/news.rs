@@ -28,6 +28,11 @@ pub(super) struct Mark {
 }
 
 impl Mark {
+    /// As if a look had been made then. The next one reads how many asks each group was given.
+    pub(super) const fn at(since: u64) -> Self {
+        Self { since, counted: 0, open: false }
+    }
+
     /// The oldest transaction that still ran.
     pub(super) fn since(self) -> u64 {
         self.since
@@ -120,7 +125,7 @@ pub(super) fn allowed_of(rows: Vec<AllowedRow>) -> Vec<(Group, Vec<Allowed>)> {
 /// Which transaction is the oldest that still runs.
 pub(super) async fn mark(connection: &mut PgConnection) -> Result<Mark, sqlx::Error> {
     let since = scalar::<String>("select pg_snapshot_xmin(pg_current_snapshot())::text").fetch_one(connection).await?;
-    Ok(Mark { since: since.parse().unwrap_or_default(), counted: 0, open: false })
+    Ok(Mark::at(since.parse().unwrap_or_default()))
 }
 
 /// All that was changed since `mark`, as it is at one moment.

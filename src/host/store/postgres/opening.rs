@@ -22,7 +22,10 @@ use sqlx::PgConnection;
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, atomic::AtomicBool};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64},
+};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -309,6 +312,7 @@ impl Waiting {
             given: Mutex::default(),
             pins: Mutex::default(),
             mark: Mutex::new(since),
+            known_before: AtomicU64::new(0),
             flushed: Mutex::new(flushed),
             listed: Mutex::default(),
             gone: Mutex::default(),

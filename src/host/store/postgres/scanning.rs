@@ -6,6 +6,7 @@ use super::{InPostgres, NO_ID, failed};
 use crate::host::store::StoreError;
 use sqlx::Row as _;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
@@ -14,13 +15,18 @@ const SOME: i64 = 500;
 
 /// The rows of a part of a scan: the open asks, then outcomes, then those of which nothing changes any more. An ask that moves
 /// meanwhile moves ahead of it, or is changed. Without its table, `id` in an order is the text of the row.
+///
+/// `$3` is the transaction since which outcomes of the last part may have changed that are not known; `0`: nothing is known. A move to
+/// `askd.settled` changes no outcome that was known, and none that this daemon would have anything to do for.
 const PARTS: [&str; 3] = [
     "select id::text, group_name, settled, revision, operations[1]::text, record::text from askd.asks
          where not settled and id > $1::uuid order by asks.id limit $2",
     "select id::text, group_name, settled, revision, operations[1]::text, record::text from askd.asks
          where settled and id > $1::uuid order by asks.id limit $2",
     "select id::text, group_name, true, revision, operations[1]::text, record::text from askd.settled
-         where id > $1::uuid and not exists (select from askd.gone where gone.id = settled.id and gone.forget_at is not null)
+         where id > $1::uuid and changed >= $3::text::xid8
+             and ($3 = '0' or changed < pg_snapshot_xmax(pg_current_snapshot()))
+             and not exists (select from askd.gone where gone.id = settled.id and gone.forget_at is not null)
          order by settled.id limit $2",
 ];
 
@@ -37,14 +43,15 @@ impl InPostgres {
 
     /// Sends all rows, until nobody wants any more.
     fn read_rows(&self, read: &SyncSender<Result<Vec<Row>, StoreError>>) {
+        let since = self.unknown_since();
         for part in PARTS {
             let mut after = NO_ID.to_owned();
             loop {
-                let id = after.clone();
+                let (id, since) = (after.clone(), since.clone());
                 let some: Work<Vec<Row>> = Arc::new(move |connection| {
-                    let id = id.clone();
+                    let (id, since) = (id.clone(), since.clone());
                     Box::pin(async move {
-                        let rows = query(part).bind(id).bind(SOME).fetch_all(connection).await?;
+                        let rows = query(part).bind(id).bind(SOME).bind(since).fetch_all(connection).await?;
                         rows.iter().map(Row::of).collect()
                     })
                 });
@@ -64,15 +71,25 @@ impl InPostgres {
         }
     }
 
+    /// Since which transaction outcomes may have changed that are not known.
+    fn unknown_since(&self) -> String {
+        self.known_before.load(Ordering::Relaxed).to_string()
+    }
+
+    /// How many rows of each group a scan reads.
     pub(super) fn count(&self) -> Result<Vec<(String, i64)>, StoreError> {
-        let count: Work<Vec<(String, i64)>> = Arc::new(|connection| {
+        let since = self.unknown_since();
+        let count: Work<Vec<(String, i64)>> = Arc::new(move |connection| {
+            let since = since.clone();
             Box::pin(async move {
                 let count = "select group_name, count(*) from (
                                  select group_name from askd.asks union all select group_name from askd.settled
-                                     where not exists (select from askd.gone
+                                     where changed >= $1::text::xid8
+                                         and ($1 = '0' or changed < pg_snapshot_xmax(pg_current_snapshot()))
+                                         and not exists (select from askd.gone
                                          where gone.id = settled.id and gone.forget_at is not null)
                              ) as kept group by group_name";
-                let rows = query(count).fetch_all(connection).await?;
+                let rows = query(count).bind(since).fetch_all(connection).await?;
                 rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
             })
         });

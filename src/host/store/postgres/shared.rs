@@ -4,12 +4,14 @@
 use super::asks::{Carried, Write, ask_id, uuid};
 use super::database::{Durable, Failed, Work, query, scalar};
 use super::lease::LEASE;
+use super::news::Mark;
 use super::saving::Attempt;
 use super::{Cache, InPostgres, failed};
-use crate::host::store::{Along, Basis, LeftTo, News, Owed, Save, Sharing, StoreError, Wait, Webhook};
+use crate::host::store::{Along, Basis, LeftTo, News, Owed, Reached, Save, Sharing, StoreError, Wait, Webhook};
 use askd_core::{Ask, Group, RequestId, Time};
 use sqlx::Row as _;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -74,6 +76,21 @@ impl Sharing for InPostgres {
 
     fn look(&self) -> Result<News, StoreError> {
         self.read_news()
+    }
+
+    fn reached(&self) -> Reached {
+        let era = self.era.lock();
+        Reached { era: era.clone(), since: self.mark.lock().since() }
+    }
+
+    fn go_on_from(&self, Reached { era, since }: &Reached) -> bool {
+        let known = self.era.lock();
+        let goes_on = *known == *era;
+        if goes_on {
+            *self.mark.lock() = Mark::at(*since);
+            self.known_before.store(*since, Ordering::Relaxed);
+        }
+        goes_on
     }
 
     fn learned(&self, given: Vec<(Group, i64)>) {

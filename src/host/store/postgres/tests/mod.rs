@@ -1,6 +1,7 @@
 //! Against a real server: `tests/postgres/run` starts one. Without it these tests say that they were skipped.
 
 mod batches;
+mod carried;
 mod copies;
 mod edges;
 mod holding;

@@ -33,7 +33,7 @@ pub(super) fn settling(server: &Server) -> (Database, Settling) {
 }
 
 /// Passes, as if nothing had changed for long.
-fn pass(server: &Server) {
+pub(super) fn pass(server: &Server) {
     // Until no transaction of another test keeps it from being sure.
     let is_behind = "select 'behind' from (select changed from askd.asks union all select 0::text::xid8) as known
          having max(changed::text::bigint) >= pg_snapshot_xmin(pg_current_snapshot())::text::bigint";

@@ -14,7 +14,7 @@ use super::submit::Stale;
 use super::{Broker, Failure, RETRY, promise};
 use crate::host::store::{Basis, Save, StoreError};
 use crate::sabotage::{on, panic_point};
-use askd_core::{Ask, AskId, Event, Step, Time, WidgetEvent};
+use askd_core::{Ask, AskId, Event, Step, Time};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,11 +73,6 @@ impl Work {
             Self::Event(event) => promise::is_made_by(event),
             Self::Retire => false,
         }
-    }
-
-    /// Whether somebody waits for it: also for a card that may be posted at last, and those behind it in its chat.
-    fn is_awaited(&self) -> bool {
-        self.promises() || matches!(self, Self::Event(Event::Widget { event: WidgetEvent::SlotGranted, .. }))
     }
 }
 
@@ -152,11 +147,11 @@ impl Broker {
     }
 
     fn enqueue(&self, id: AskId, job: Job) {
-        let (promises, awaited) = (job.work.promises(), job.work.is_awaited());
-        let calls = self.lanes().join(id, job, awaited);
+        let promises = job.work.promises();
+        let calls = self.lanes().join(id, job, promises);
         if calls {
             let (broker, promise) = (self.clone(), promises.then(|| self.0.saves.promises.begin()));
-            self.0.saves.run(&self.0.ctx, awaited, move || {
+            self.0.saves.run(&self.0.ctx, promises, move || {
                 let errands = broker.run_lane(id);
                 drop(promise);
                 broker.run_or_hand_over(errands);

@@ -179,11 +179,11 @@ impl Saves {
     }
 
     /// Runs work that blocks on the disk.
-    pub(super) fn run(&self, ctx: &Ctx, is_awaited: bool, work: impl FnOnce() + Send + 'static) {
+    pub(super) fn run(&self, ctx: &Ctx, promises: bool, work: impl FnOnce() + Send + 'static) {
         let work: Work = Box::new(ctx.as_own(work));
-        let work = if is_awaited { Some(work) } else { self.gate.admit(work) };
-        if let (Some(work), Some([first, follow])) = (work, &self.threads) {
-            if is_awaited { first } else { follow }.spawn_blocking(work);
+        let work = if promises { Some(work) } else { self.gate.admit(work) };
+        if let (Some(work), Some([first, behind])) = (work, &self.threads) {
+            if promises { first } else { behind }.spawn_blocking(work);
         }
     }
 }

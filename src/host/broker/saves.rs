@@ -4,8 +4,6 @@
 
 use crate::host::ctx::Ctx;
 use parking_lot::{Condvar, Mutex};
-use rustix::process::setpriority_process;
-use rustix::thread::gettid;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -21,8 +19,6 @@ const BEHIND_THE_GATE: usize = 4;
 pub(super) const BURST: usize = 4;
 /// How long what promises nothing makes way, at most.
 const MAKES_WAY: Duration = Duration::from_millis(500);
-/// How far the scheduler prefers other threads to those behind the gate.
-const NICE: i32 = 5;
 /// The places of a line that are kept when nothing waits there.
 const KEPT: usize = 1_024;
 /// How long a thread waits for more work before it ends.
@@ -149,8 +145,8 @@ impl Gate {
 /// The threads, and the gate.
 #[derive(Debug)]
 pub(super) struct Saves {
-    /// Only their blocking threads are used. Those behind the gate let all others go first.
-    threads: Option<[Runtime; 2]>,
+    /// Only its blocking threads are used.
+    threads: Option<Runtime>,
     gate: Arc<Gate>,
     /// The promises that are being saved.
     pub(super) promises: Arc<Promises>,
@@ -158,18 +154,11 @@ pub(super) struct Saves {
 
 impl Saves {
     pub(super) fn new(ctx: &Ctx) -> std::io::Result<Self> {
-        let threads = |name, nice: i32| {
-            let mut builder = Builder::new_current_thread();
-            builder.max_blocking_threads(THREADS).thread_keep_alive(KEEP_ALIVE).thread_name(ctx.thread_name(name));
-            builder.on_thread_start(move || {
-                // Where it is not allowed they run as the others do.
-                let _same = setpriority_process(Some(gettid()), nice);
-            });
-            builder.build()
-        };
+        let mut builder = Builder::new_current_thread();
+        let builder = builder.max_blocking_threads(THREADS).thread_keep_alive(KEEP_ALIVE);
+        let builder = builder.thread_name(ctx.thread_name("save"));
         let promises = Arc::default();
-        let threads = [threads("save", 0)?, threads("follow", NICE)?];
-        Ok(Self { threads: Some(threads), gate: Gate::new(BEHIND_THE_GATE, &promises), promises })
+        Ok(Self { threads: Some(builder.build()?), gate: Gate::new(BEHIND_THE_GATE, &promises), promises })
     }
 
     /// Lets all that is to be saved go first: nobody waits for what the caller does.
@@ -182,8 +171,8 @@ impl Saves {
     pub(super) fn run(&self, ctx: &Ctx, promises: bool, work: impl FnOnce() + Send + 'static) {
         let work: Work = Box::new(ctx.as_own(work));
         let work = if promises { Some(work) } else { self.gate.admit(work) };
-        if let (Some(work), Some([first, behind])) = (work, &self.threads) {
-            if promises { first } else { behind }.spawn_blocking(work);
+        if let (Some(work), Some(threads)) = (work, &self.threads) {
+            threads.spawn_blocking(work);
         }
     }
 }
@@ -191,7 +180,7 @@ impl Saves {
 impl Drop for Saves {
     fn drop(&mut self) {
         if let Some(threads) = self.threads.take() {
-            threads.into_iter().for_each(Runtime::shutdown_background);
+            threads.shutdown_background();
         }
     }
 }

@@ -340,8 +340,14 @@ impl Broker {
 
     /// The same of one group. Blocks on the disk.
     fn tell_those(&self, group: &Group, asks: &[AskId]) {
+        let is_home = self.0.folders.is_home(group);
         for id in asks.iter().take_while(|_| !self.0.ctx.is_stopping()) {
-            self.0.saves.make_way();
+            // Each mounted folder has a thread of its own, which must not wait for long.
+            if is_home {
+                self.0.saves.make_way();
+            } else {
+                self.0.saves.promises.make_way(1);
+            }
             // Most of them were told by the last run.
             if let Ok(Some(ask)) = self.0.store.read(group, *id)
                 && !delivery::has_told_status(&self.0.folders, &ask).unwrap_or(false)

@@ -28,6 +28,9 @@ type Held = LruCache<PathBuf, (Stamp, Arc<Dir>)>;
 const MOST_HELD: u64 = 1024;
 /// How many folders of a group are in use: requests, signs of what becomes of them, and responses.
 const OF_A_GROUP: NonZeroUsize = NonZeroUsize::MIN.saturating_add(2);
+/// How many open files are left to connections (4,096 of agents, 512 each of the inbox and of webhooks), to calls of askd's own, and to
+/// what is being written.
+const FOR_CONNECTIONS: u64 = 5_632;
 /// How the name of a file begins while it is being written.
 const TEMPORARY: &str = ".tmp-";
 /// How many entries of a folder are looked at for what a crash has left: a container could make a listing endless.
@@ -359,14 +362,18 @@ impl Folders {
     }
 }
 
-/// Of how many groups to hold the folders open: those of requests and of records take five of eight files that this process may have
-/// open, because connections need the rest.
+/// Of how many groups to hold the folders open: those of requests, and one each of open questions and of outcomes.
 pub fn most_held() -> NonZeroUsize {
-    static FITS: LazyLock<NonZeroUsize> = LazyLock::new(|| {
-        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        usize::try_from((files / 8).min(MOST_HELD)).ok().and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN)
-    });
+    static FITS: LazyLock<NonZeroUsize> =
+        LazyLock::new(|| held_of(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)));
     *FITS
+}
+
+/// The same if so many files may be open. Connections come first; where even they do not all fit, folders get a third.
+fn held_of(files: u64) -> NonZeroUsize {
+    let folders = files.saturating_sub(FOR_CONNECTIONS) / (OF_A_GROUP.get() as u64 + 2);
+    let held = folders.max(files / 16).min(MOST_HELD);
+    usize::try_from(held).ok().and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN)
 }
 
 /// Whether this process may give files to a group, found out with one that nobody else sees.
@@ -378,4 +385,21 @@ fn may_give_to(gid: u32) -> bool {
 
 fn unmounted() -> io::Error {
     io::Error::new(io::ErrorKind::NotConnected, "a file system was mounted here, and is not any more")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The folders that are held, and all connections.
+    #[test]
+    fn what_may_be_open_at_once_fits() {
+        let folders = |files| (OF_A_GROUP.get() as u64 + 2) * held_of(files).get() as u64;
+        assert_eq!(held_of(12_288).get() as u64, MOST_HELD, "those of 1,024 groups fit");
+        for files in [8_192, 12_288, 20_000] {
+            assert!(folders(files) + FOR_CONNECTIONS <= files, "{files}");
+        }
+        // The usual limit: the inbox has 512 connections.
+        assert!(folders(1_024) + 512 < 1_024);
+    }
 }

@@ -172,6 +172,35 @@ async fn a_status_that_is_written_late_says_where_the_ask_is_then() {
     }
 }
 
+/// Who tells it may have read the ask before that, and writes after its response is there.
+#[tokio::test]
+async fn a_call_that_is_withdrawn_while_it_is_told_keeps_no_status() {
+    let mut world = in_slack(Mode::Http).with_binary().prepare().await;
+    let gate = world.dir.path().join("gate");
+    write(&gate, b"");
+    world.set_env("ASKD_GATE", &format!("status.posting={}", gate.display()));
+    world.begin().await;
+    world.slack.faults().next(POST, FaultKind::StallBefore(Duration::from_secs(4)), 1);
+    for id in ["r1", "r2"] {
+        let mut request = choice("Which?", &["a", "b"]);
+        request["idempotency_key"] = json!("same");
+        world.ask(id, request);
+    }
+    let agent = world.group("research");
+    agent.tasks_gone();
+    // Both are about to be told.
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    agent.cancel("r1");
+    until("the response", SOON, || agent.response("r1")).await;
+    std::fs::remove_file(&gate).unwrap();
+    until("the other one to be told", SOON, || agent.status_now("r2")).await;
+    assert_eq!(agent.status_now("r2").unwrap()["state"], "posting");
+    for _ in 0..100 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(agent.status_now("r1"), None);
+}
+
 /// A daemon that was away for longer than a look into the history may take looks again before it posts.
 #[tokio::test]
 async fn a_card_whose_reply_was_lost_is_looked_for_after_a_long_absence() {

@@ -11,7 +11,9 @@ use crate::host::delivery;
 use crate::host::port::Reminded;
 use crate::ipc::{RESPONSES, status_name};
 use crate::sabotage::{crash_point, gate};
-use askd_core::{Ask, Effect, Event, Fact, FollowUpEffect, Posted, Stage, Time, Widget, WidgetEffect, WidgetEvent};
+use askd_core::{
+    Ask, Effect, Event, Fact, FollowUpEffect, Posted, Stage, Time, Waiter, Widget, WidgetEffect, WidgetEvent,
+};
 use futures_util::FutureExt as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,8 +94,9 @@ impl Broker {
     /// Most cards are up before that, and what follows tells of them.
     fn tell_if_still_posting(&self, ask: &Ask) {
         let (broker, id, group) = (self.clone(), ask.id, ask.group.clone());
-        self.0.ctx.spawn(async move {
-            broker.clock().sleep(TOLD_AFTER).await;
+        self.0.ctx.finish(async move {
+            // A stop cuts it short.
+            let _whole = broker.0.ctx.pause(TOLD_AFTER).await;
             let teller = broker.clone();
             broker.in_folder(&group.clone(), move || {
                 let posting = |ask: &Arc<Ask>| matches!(ask.stage, Stage::Posting);
@@ -112,15 +115,17 @@ impl Broker {
             latest = changed;
             written = delivery::status(&self.0.folders, &latest);
         }
-        // Settled in the meantime: the publisher of the response may have looked before this was written.
-        if self.index().is_settled(latest.id) {
-            written = written.and_then(|()| {
-                delivery::readers_of_status(&latest).try_for_each(|waiter| {
-                    let responses = self.0.folders.ensure(&latest.group, RESPONSES)?;
-                    responses.remove_for_good(&status_name(&waiter.request_id)).map(drop)
-                })
-            });
-        }
+        // Settled or withdrawn in the meantime: the publisher of the response may have looked before this was written.
+        let newest = self.now_of(&latest).unwrap_or_else(|| Arc::clone(&latest));
+        let is_settled = self.index().is_settled(latest.id);
+        let reads = |of: &Waiter| delivery::readers_of_status(&newest).any(|it| it.request_id == of.request_id);
+        written = written.and_then(|()| {
+            let over = delivery::readers_of_status(&latest).filter(|waiter| is_settled || !reads(waiter));
+            over.map(|waiter| &waiter.request_id).try_for_each(|id| {
+                let responses = self.0.folders.ensure(&latest.group, RESPONSES)?;
+                responses.remove_for_good(&status_name(id)).map(drop)
+            })
+        });
         if let Err(error) = written {
             tracing::warn!(ask = %latest.id, group = %latest.group, %error, "cannot write the status of an ask");
         }

@@ -95,6 +95,7 @@ impl Files {
             self.unfiled.touch(staged.kind, &staged.group);
             now.moves = false;
         }
+        now.has_no_file = false;
         // What was saved later meanwhile waits for the next flush.
         if now.save == staged.save {
             unfiled.remove(&id);

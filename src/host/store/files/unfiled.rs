@@ -189,7 +189,10 @@ impl AllUnfiled {
         place: impl FnOnce() -> io::Result<bool>,
     ) -> bool {
         let mut unfiled = self.lock(ask.id);
-        let is_first = unfiled.get(&ask.id).is_some_and(|it| it.has_no_file) && place().unwrap_or(false);
+        let Some(it) = unfiled.get_mut(&ask.id).filter(|it| it.has_no_file) else { return false };
+        let placed = place();
+        it.has_no_file = placed.is_err();
+        let is_first = placed.unwrap_or(false);
         if is_first {
             self.note_in(&mut unfiled, ask, Kind::Pending, bytes, Saved::Placed(entry.clone()), false);
         }

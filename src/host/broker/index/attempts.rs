@@ -171,7 +171,7 @@ impl Attempts {
     pub(in crate::host::broker) fn allow(&mut self, group: &Group, allowed: Vec<Allowed>) {
         let group = self.groups.entry(group.clone()).or_default();
         for Allowed { question, at, by } in allowed {
-            if group.allowed.get(&question).is_none_or(|(last, _)| *last <= at) {
+            if group.allowed.get(&question).is_none_or(|(last, _)| *last < at) {
                 group.allowed.insert(question, (at, Some(by)));
             }
         }

@@ -18,7 +18,9 @@ impl Index {
 
     /// The same for the run that follows, which has read nothing yet. What was due comes back: nobody knows whether anything was done about it.
     pub(in crate::host::broker) fn carried(mut self, now: Time) -> Self {
-        self.passed.clear();
+        for slot in std::mem::take(&mut self.passed) {
+            self.deadlines.insert(slot, due(&self.entries));
+        }
         let due_by_now = self.entries.slots().filter(|slot| self.entries[*slot].deadline() <= now + AHEAD);
         for slot in due_by_now.collect::<Vec<_>>() {
             self.deadlines.insert(slot, due(&self.entries));

@@ -22,6 +22,7 @@ COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
     musl="$(uname -m)-unknown-linux-musl" \
     && export "CC_$(echo "$musl" | tr - _)=musl-gcc" \
+    && export "CARGO_TARGET_$(echo "$musl" | tr a-z- A-Z_)_RUSTFLAGS=-Clink-arg=-Wl,-z,pack-relative-relocs" \
     && cargo build --locked -p askd --profile dist-agent --target "$musl" --no-default-features --features remote \
     && install -D "target/$musl/dist-agent/askd" /out/agent/askd \
     && cargo build --locked -p askd --profile dist --features postgres --target "$musl" \

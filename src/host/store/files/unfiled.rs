@@ -43,7 +43,7 @@ pub(super) struct Unfiled {
     /// Its file has this content already, and is not synced.
     pub(super) placed: bool,
     /// It gets its first file with the next save, or the next flush.
-    has_no_file: bool,
+    pub(super) has_no_file: bool,
     /// An earlier run left it, in this boot, for which nothing vouches.
     pub(super) in_doubt: Option<String>,
     /// The number of its last save.

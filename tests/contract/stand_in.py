@@ -3,6 +3,7 @@
 Binds 127.0.0.1 only. ASKD_BIN names the binary.
 """
 
+import faulthandler
 import json
 import os
 import subprocess
@@ -20,6 +21,8 @@ class StandIn(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
+        # Slack's client hung once in hundreds of runs: then it says where, and the run fails.
+        faulthandler.dump_traceback_later(120, exit=True)
         binary = os.environ["ASKD_BIN"]
         cls.process = subprocess.Popen(
             [binary, "sim", "slack", *cls.options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -31,6 +34,7 @@ class StandIn(unittest.TestCase):
         cls.process.stdin.close()
         cls.process.wait(timeout=10)
         cls.process.stdout.close()
+        faulthandler.cancel_dump_traceback_later()
 
     def person(self, what, /, **fields):
         """Posts to the page's interface."""

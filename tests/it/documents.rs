@@ -207,7 +207,7 @@ fn what_the_operations_guide_backs_up_is_restored_by_its_commands() {
                 assert!(status.success() || (block == 0 && status.code() == Some(1)), "{line}");
             }
         }
-        if line.contains("askd.tar") && block == 0 {
+        if line.contains("-rf askd.tar") && block == 0 {
             answer(&world, "later", "yes");
             agent.take("later");
             fs::remove_file(agent.response_path("uncollected")).unwrap();

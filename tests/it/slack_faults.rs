@@ -178,7 +178,7 @@ async fn a_call_that_is_withdrawn_while_it_is_told_keeps_no_status() {
     let mut world = in_slack(Mode::Http).with_binary().prepare().await;
     let gate = world.dir.path().join("gate");
     write(&gate, b"");
-    world.set_env("ASKD_GATE", &format!("status.posting={}", gate.display()));
+    world.set_env("ASKD_GATE", &format!("status.read={}", gate.display()));
     world.begin().await;
     world.slack.faults().next(POST, FaultKind::StallBefore(Duration::from_secs(4)), 1);
     for id in ["r1", "r2"] {

@@ -99,9 +99,10 @@ impl Broker {
             let _whole = broker.0.ctx.pause(TOLD_AFTER).await;
             let teller = broker.clone();
             broker.in_folder(&group.clone(), move || {
+                gate("status.posting");
                 let posting = |ask: &Arc<Ask>| matches!(ask.stage, Stage::Posting);
                 if let Some(ask) = teller.0.store.read(&group, id).ok().flatten().filter(posting) {
-                    gate("status.posting");
+                    gate("status.read");
                     teller.write_status_of(ask);
                 }
             });

@@ -111,13 +111,14 @@ impl Broker {
 
     /// The same for an ask that was just read.
     pub(super) fn write_status_of(&self, mut latest: Arc<Ask>) {
-        let mut written = delivery::status(&self.0.folders, &latest);
-        while let Some(changed) = self.now_of(&latest).filter(|changed| changed.stage != latest.stage) {
-            latest = changed;
-            written = delivery::status(&self.0.folders, &latest);
-        }
+        let (mut written, newest) = loop {
+            let written = delivery::status(&self.0.folders, &latest);
+            match self.now_of(&latest) {
+                Some(changed) if changed.stage != latest.stage => latest = changed,
+                newest => break (written, newest.unwrap_or_else(|| Arc::clone(&latest))),
+            }
+        };
         // Settled or withdrawn in the meantime: the publisher of the response may have looked before this was written.
-        let newest = self.now_of(&latest).unwrap_or_else(|| Arc::clone(&latest));
         let is_settled = self.index().is_settled(latest.id);
         let reads = |of: &Waiter| delivery::readers_of_status(&newest).any(|it| it.request_id == of.request_id);
         written = written.and_then(|()| {

@@ -4,7 +4,7 @@
 use super::journal::Place;
 use super::opening::{WITH_JOURNAL, mark_format};
 use super::record;
-use super::unfiled::{Saved, Unfiled, is_in};
+use super::unfiled::{InFile, Saved, Unfiled, is_in};
 use super::{Files, Kind, file_name};
 use crate::ipc::files::Access;
 use askd_core::record::EntryId;
@@ -52,8 +52,8 @@ impl Files {
         let (staged, ask, in_doubt) = match self.unfiled.lock(id).get(&id) {
             Some(it) => {
                 let (group, entry) = (it.ask.group.clone(), it.entry.clone());
-                let Unfiled { kind, moves, save, placed, .. } = *it;
-                let staged = Staged { kind, group, moves, save, entry, written: !placed };
+                let Unfiled { kind, moves, save, file, .. } = *it;
+                let staged = Staged { kind, group, moves, save, entry, written: file != InFile::Same };
                 (staged, Arc::clone(&it.ask), it.in_doubt.clone())
             }
             None => return Ok(None),
@@ -67,7 +67,7 @@ impl Files {
         } else if let Err(error) = folder.sync_file(&file_name(id)) {
             // The kernel may treat what it could not write as written, so the next flush makes another file.
             if let Some(it) = self.unfiled.lock(id).get_mut(&id) {
-                it.placed = false;
+                it.file = InFile::Older;
             }
             return Err(error);
         }
@@ -95,12 +95,11 @@ impl Files {
             self.unfiled.touch(staged.kind, &staged.group);
             now.moves = false;
         }
-        now.has_no_file = false;
         // What was saved later meanwhile waits for the next flush.
         if now.save == staged.save {
             unfiled.remove(&id);
         } else {
-            now.placed = false;
+            now.file = InFile::Older;
         }
         Ok(true)
     }

@@ -148,24 +148,23 @@ impl Files {
             return Ok(false);
         }
         // A new ask has no record yet.
-        let kind = match ask.outcome() {
-            Some(_) => self.kind(&ask.group, id)?.unwrap_or(Kind::Pending),
-            None => Kind::Pending,
-        };
+        let is_open = ask.outcome().is_none();
+        let kind = if is_open { Kind::Pending } else { self.kind(&ask.group, id)?.unwrap_or(Kind::Pending) };
         let bytes = record::entry(ask, None).map_err(io::Error::from)?;
         let place = self.append(Some(kind), &bytes)?;
         if save == Save::Now {
             self.journal.sync(&place).map_err(NotStored::InDoubt)?;
         }
         let is_at_hand = self.cache.lock().record_of(id).is_some();
-        let is_new = save == Save::Now && ask.outcome().is_none() && !is_at_hand && self.unfiled.get(id).is_none();
+        let is_new = save == Save::Now && is_open && !is_at_hand && self.unfiled.get(id).is_none();
         // While its card is being posted, another save follows soon.
+        let entry = place.entry;
         let saved = if is_new && ask.was_interrupted() {
-            Saved::WithoutFile(place.entry)
-        } else if is_new && self.place(ask, &place.entry).unwrap_or(false) {
-            Saved::Placed(place.entry)
+            Saved::WithoutFile(entry.clone())
+        } else if is_new && self.place(ask, &entry).unwrap_or(false) {
+            Saved::Placed(entry.clone())
         } else {
-            Saved::InJournal(place.entry)
+            Saved::InJournal(entry.clone())
         };
         if on("noseen") {
             // What is at hand would know what the record forgets.
@@ -173,10 +172,8 @@ impl Files {
             self.unfiled.note(&forgetful, kind, bytes.len(), saved);
             self.cache.lock().remove(id);
         } else {
-            let is_open = ask.outcome().is_none();
-            let is_first =
-                |entry| is_open && self.unfiled.note_first(ask, bytes.len(), entry, || self.place(ask, entry));
-            if !matches!(&saved, Saved::InJournal(entry) if is_first(entry)) {
+            let place = || self.place(ask, &entry);
+            if !(is_open && self.unfiled.note_first(ask, bytes.len(), &entry, place)) {
                 self.unfiled.note(ask, kind, bytes.len(), saved);
             }
             self.cache.lock().put(Arc::clone(ask), kind, bytes.len());

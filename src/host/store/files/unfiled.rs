@@ -30,6 +30,16 @@ pub(super) struct AllUnfiled {
     pub(super) flushing: Mutex<()>,
 }
 
+/// What an ask's file has of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum InFile {
+    /// There is none. It is made with the next save, or the next flush.
+    Nothing,
+    Older,
+    /// The same, and it is not synced.
+    Same,
+}
+
 /// An ask that has to be filed. It counts until it is dropped.
 #[derive(Debug)]
 pub(super) struct Unfiled {
@@ -40,10 +50,7 @@ pub(super) struct Unfiled {
     pub(super) entry: EntryId,
     /// Its file is still among the open asks.
     pub(super) moves: bool,
-    /// Its file has this content already, and is not synced.
-    pub(super) placed: bool,
-    /// It gets its first file with the next save, or the next flush.
-    pub(super) has_no_file: bool,
+    pub(super) file: InFile,
     /// An earlier run left it, in this boot, for which nothing vouches.
     pub(super) in_doubt: Option<String>,
     /// The number of its last save.
@@ -62,7 +69,7 @@ impl Unfiled {
         {
             (self.ask, self.entry, self.in_doubt) = (Arc::new(ask), has, in_doubt);
             // The last run may have been killed before it had synced the file, or its name.
-            self.placed = !self.moves;
+            self.file = if self.moves { InFile::Older } else { InFile::Same };
         }
     }
 
@@ -165,17 +172,18 @@ impl AllUnfiled {
         let save = self.saves.fetch_add(1, Ordering::Relaxed) + 1;
         let before = unfiled.get(&ask.id);
         let moves = is_filed || before.is_some_and(|before| before.moves);
-        let has_no_file = match &saved {
-            Saved::WithoutFile(_) => true,
-            Saved::Placed(_) => false,
-            Saved::InJournal(_) | Saved::InMemory(_) => before.is_some_and(|before| before.has_no_file),
+        let had_none = before.is_some_and(|before| before.file == InFile::Nothing);
+        let file = match &saved {
+            Saved::WithoutFile(_) => InFile::Nothing,
+            Saved::Placed(_) => InFile::Same,
+            Saved::InJournal(_) | Saved::InMemory(_) if had_none => InFile::Nothing,
+            Saved::InJournal(_) | Saved::InMemory(_) => InFile::Older,
         };
-        let placed = matches!(saved, Saved::Placed(_));
         let (Saved::InJournal(entry) | Saved::WithoutFile(entry) | Saved::Placed(entry) | Saved::InMemory(entry)) =
             saved;
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let (ask, all) = (Arc::clone(ask), Arc::clone(&self.bytes));
-        let noted = Unfiled { kind, moves, placed, has_no_file, in_doubt: None, save, entry, bytes, all, ask };
+        let noted = Unfiled { kind, moves, file, in_doubt: None, save, entry, bytes, all, ask };
         unfiled.insert(noted.ask.id, noted);
     }
 
@@ -189,14 +197,13 @@ impl AllUnfiled {
         place: impl FnOnce() -> io::Result<bool>,
     ) -> bool {
         let mut unfiled = self.lock(ask.id);
-        let Some(it) = unfiled.get_mut(&ask.id).filter(|it| it.has_no_file) else { return false };
-        let placed = place();
-        it.has_no_file = placed.is_err();
-        let is_first = placed.unwrap_or(false);
-        if is_first {
-            self.note_in(&mut unfiled, ask, Kind::Pending, bytes, Saved::Placed(entry.clone()), false);
+        let Some(it) = unfiled.get_mut(&ask.id).filter(|it| it.file == InFile::Nothing) else { return false };
+        match place() {
+            Ok(true) => self.note_in(&mut unfiled, ask, Kind::Pending, bytes, Saved::Placed(entry.clone()), false),
+            Ok(false) => it.file = InFile::Older,
+            Err(_) => {}
         }
-        is_first
+        unfiled.get(&ask.id).is_some_and(|it| it.file == InFile::Same)
     }
 
     /// So many bytes wait that no more should.

@@ -23,8 +23,8 @@ pub(super) const HELD: u8 = 75;
 /// How many threads serve connections at most. Others wait for the disk.
 const MOST_WORKERS: usize = 4;
 /// How many files may be open: each call that waits has a connection (4,096 of agents, 512 of the inbox, and as many of webhooks), and
-/// folders are held open (`folders::most_held`). Not all that the
-/// system allows: a command that askd starts inherits it, and some close every number up to it.
+/// folders are held open (`folders::most_held`). Not all that the system allows: a command that askd starts inherits it, and some close
+/// every number up to it.
 const OPEN_FILES: u64 = 12_288;
 /// How long the disk may take for what is under way when everything else has stopped.
 const DISK: Duration = Duration::from_secs(1);

@@ -390,6 +390,7 @@ fn unmounted() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::http::{MAX_AGENTS, MAX_CONNECTIONS};
 
     /// The folders that are held, and all connections.
     #[test]
@@ -399,7 +400,8 @@ mod tests {
         for files in [8_192, 12_288, 20_000] {
             assert!(folders(files) + FOR_CONNECTIONS <= files, "{files}");
         }
-        // The usual limit: the inbox has 512 connections.
-        assert!(folders(1_024) + 512 < 1_024);
+        assert!((MAX_AGENTS + 2 * MAX_CONNECTIONS) as u64 <= FOR_CONNECTIONS);
+        // The usual limit, without agents over HTTP.
+        assert!(folders(1_024) + (MAX_CONNECTIONS as u64) < 1_024);
     }
 }

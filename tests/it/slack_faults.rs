@@ -6,6 +6,7 @@ use crate::in_slack::{ALICE, BOB, CHANNEL, Mode, in_slack, write};
 use askd_sim::slack::{Act, Fault, FaultKind, Goodbye, Message, Times, too_early};
 use serde_json::json;
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const POST: &str = "chat.postMessage";
@@ -149,14 +150,20 @@ async fn a_reply_in_a_thread_is_taken_although_slack_has_not_said_who_the_bot_is
     world.all_closed(SOON).await;
 }
 
-/// What follows each change of an ask runs beside what follows another one.
-#[tokio::test]
-async fn a_status_that_is_written_late_says_where_the_ask_is_then() {
+/// A daemon that waits at this gate until the file is removed.
+async fn held_up_at(name: &str) -> (World, PathBuf) {
     let mut world = in_slack(Mode::Http).with_binary().prepare().await;
     let gate = world.dir.path().join("gate");
     write(&gate, b"");
-    world.set_env("ASKD_GATE", &format!("status.posting={}", gate.display()));
+    world.set_env("ASKD_GATE", &format!("{name}={}", gate.display()));
     world.begin().await;
+    (world, gate)
+}
+
+/// What follows each change of an ask runs beside what follows another one.
+#[tokio::test]
+async fn a_status_that_is_written_late_says_where_the_ask_is_then() {
+    let (world, gate) = held_up_at("status.posting").await;
     // Long enough that waiters are told that it is being posted.
     world.slack.faults().next(POST, FaultKind::StallBefore(Duration::from_millis(800)), 1);
     world.ask("r1", choice("Which?", &["a", "b"]));
@@ -175,11 +182,7 @@ async fn a_status_that_is_written_late_says_where_the_ask_is_then() {
 /// Who tells it may have read the ask before that, and writes after its response is there.
 #[tokio::test]
 async fn a_call_that_is_withdrawn_while_it_is_told_keeps_no_status() {
-    let mut world = in_slack(Mode::Http).with_binary().prepare().await;
-    let gate = world.dir.path().join("gate");
-    write(&gate, b"");
-    world.set_env("ASKD_GATE", &format!("status.read={}", gate.display()));
-    world.begin().await;
+    let (world, gate) = held_up_at("status.read").await;
     world.slack.faults().next(POST, FaultKind::StallBefore(Duration::from_secs(4)), 1);
     for id in ["r1", "r2"] {
         let mut request = choice("Which?", &["a", "b"]);

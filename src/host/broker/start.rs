@@ -324,7 +324,7 @@ impl Broker {
                 from += TOLD_AT_A_TIME;
                 for (group, ids) in some.into_iter().filter(|(group, _)| broker.does_folder_work(group)) {
                     if broker.0.folders.is_home(&group) {
-                        broker.tell_those(&group, &ids);
+                        broker.tell_those(&group, &ids, Saves::make_way);
                     } else {
                         mounted.entry(group).or_default().extend(ids);
                     }
@@ -332,22 +332,17 @@ impl Broker {
             }
             for (group, ids) in mounted {
                 let (teller, of) = (broker.clone(), Arc::clone(&group));
-                broker.in_folder(&group, move || teller.tell_those(&of, &ids));
+                // Each has a thread of its own, which must not wait for long.
+                broker.in_folder(&group, move || teller.tell_those(&of, &ids, |saves| saves.promises.make_way(1)));
             }
         };
         let _stopped = tokio::task::spawn_blocking(tell).await;
     }
 
-    /// The same of one group. Blocks on the disk.
-    fn tell_those(&self, group: &Group, asks: &[AskId]) {
-        let is_home = self.0.folders.is_home(group);
+    /// The same of one group; each makes way before. Blocks on the disk.
+    fn tell_those(&self, group: &Group, asks: &[AskId], make_way: fn(&Saves)) {
         for id in asks.iter().take_while(|_| !self.0.ctx.is_stopping()) {
-            // Each mounted folder has a thread of its own, which must not wait for long.
-            if is_home {
-                self.0.saves.make_way();
-            } else {
-                self.0.saves.promises.make_way(1);
-            }
+            make_way(&self.0.saves);
             // Most of them were told by the last run.
             if let Ok(Some(ask)) = self.0.store.read(group, *id)
                 && !delivery::has_told_status(&self.0.folders, &ask).unwrap_or(false)

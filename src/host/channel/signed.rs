@@ -112,6 +112,22 @@ impl Webhooks {
         }
     }
 
+    /// Before a forged webhook is refused.
+    async fn slow_down(&self) {
+        let now = self.clock.monotonic();
+        let until = {
+            let (began, refused) = &mut *self.forged.lock();
+            if now.since(*began) >= WINDOW {
+                (*began, *refused) = (now, 0);
+            }
+            *refused += 1;
+            (*refused > FORGED).then(|| *began + WINDOW)
+        };
+        if let Some(until) = until {
+            self.clock.sleep_to(until).await;
+        }
+    }
+
     /// Refuses what cannot be genuine before it reads the body.
     async fn verify<P: Platform>(&self, platform: &P, request: Request) -> Result<Signed, Refused> {
         let (parts, body) = request.into_parts();
@@ -137,24 +153,6 @@ impl Webhooks {
         drop(place);
         let permit = Arc::clone(&self.in_work).try_acquire_owned().map_err(|_full| TOO_MANY)?;
         Ok(Signed { body: body.into(), _in_work: permit })
-    }
-}
-
-impl Webhooks {
-    /// Before a forged webhook is refused.
-    async fn slow_down(&self) {
-        let now = self.clock.monotonic();
-        let until = {
-            let (began, refused) = &mut *self.forged.lock();
-            if now.since(*began) >= WINDOW {
-                (*began, *refused) = (now, 0);
-            }
-            *refused += 1;
-            (*refused > FORGED).then(|| *began + WINDOW)
-        };
-        if let Some(until) = until {
-            self.clock.sleep_to(until).await;
-        }
     }
 }
 

@@ -18,11 +18,9 @@ impl Index {
 
     /// The same for the run that follows, which has read nothing yet. What was due comes back: nobody knows whether anything was done about it.
     pub(in crate::host::broker) fn carried(mut self, now: Time) -> Self {
-        for slot in std::mem::take(&mut self.passed) {
-            self.deadlines.insert(slot, due(&self.entries));
-        }
+        let passed = std::mem::take(&mut self.passed);
         let due_by_now = self.entries.slots().filter(|slot| self.entries[*slot].deadline() <= now + AHEAD);
-        for slot in due_by_now.collect::<Vec<_>>() {
+        for slot in passed.into_iter().chain(due_by_now).collect::<Vec<_>>() {
             self.deadlines.insert(slot, due(&self.entries));
         }
         self.read = Some(HashSet::new());

@@ -1,7 +1,7 @@
 //! A run that goes on from what the run before it had seen.
 
 use super::edges::two;
-use super::settling::{keep, kept, numbers, pass};
+use super::settling::{five_kept, keep, kept, numbers, pass};
 use super::*;
 use crate::host::store::sharing::Reached;
 use parking_lot::Mutex;
@@ -24,8 +24,7 @@ fn joined(server: &Server, host: &str) -> Opened {
 fn it_reads_what_is_under_way_and_of_what_is_settled_only_what_has_changed_since() {
     let Some(server) = Server::found() else { return };
     let [one, other] = two(&server);
-    let asks: Vec<Arc<Ask>> =
-        (1..6).map(|number| kept(&*one.store, conformance::done(number, keep(&server, 30)))).collect();
+    let asks = five_kept(&server, &one);
     let open = Arc::new(ask(6, "g"));
     one.store.shared().unwrap().save(&open, &Basis::New(0), Along::default(), Save::Now).unwrap();
     pass(&server);

@@ -25,6 +25,11 @@ pub(super) fn kept(store: &dyn Store, ask: Ask) -> Arc<Ask> {
     ask
 }
 
+/// Five outcomes, which are kept for a month.
+pub(super) fn five_kept(server: &Server, one: &Opened) -> Vec<Arc<Ask>> {
+    (1..6).map(|number| kept(&*one.store, conformance::done(number, keep(server, 30)))).collect()
+}
+
 pub(super) fn settling(server: &Server) -> (Database, Settling) {
     let database = Database::new(&server.url, "test-postgres").unwrap();
     let check = server.sql("select format('select askd.hold(''*'', %L, %s)', holder, fence) from askd.groups").concat();
@@ -240,8 +245,7 @@ fn saves_and_moves_at_once_lose_nothing() {
 fn forgetting_is_dropping_the_table_of_a_week_that_is_over_and_no_other() {
     let Some(server) = Server::found() else { return };
     let [one, other] = two(&server);
-    let asks: Vec<Arc<Ask>> =
-        (1..6).map(|number| kept(&*one.store, conformance::done(number, keep(&server, 30)))).collect();
+    let asks = five_kept(&server, &one);
     let far = kept(&*one.store, conformance::done(6, keep(&server, 365)));
     other.store.shared().unwrap().look().unwrap();
     pass(&server);

@@ -40,9 +40,9 @@ pub struct Filter {
 
 /// One page of a list.
 #[derive(Debug)]
-pub struct Page<T> {
+pub struct Page<A> {
     /// What its reader wants to know of each ask.
-    pub asks: Vec<T>,
+    pub asks: A,
     /// Asks of this page that fit, as far as is known without their records, which are damaged or unreadable.
     pub unreadable: Vec<(Arc<Group>, AskId)>,
     /// How many asks fitted when the first page was read, without those that were known to be unreadable.
@@ -115,24 +115,24 @@ pub enum Named {
 }
 
 /// The asks of a page, until it is full.
-struct Sheet<T> {
-    asks: Vec<T>,
+struct Sheet<A> {
+    asks: A,
+    /// Adds one; `false`: that was the last.
+    add: fn(&mut A, &Ask) -> bool,
+    count: usize,
     limit: usize,
-    of: fn(&Ask) -> T,
-    /// How much of `left` one takes.
-    weigh: fn(&T) -> usize,
-    left: usize,
 }
 
-impl<T> Sheet<T> {
+impl<A> Sheet<A> {
     const fn is_full(&self) -> bool {
-        self.left == 0 || self.asks.len() >= self.limit
+        self.count >= self.limit
     }
 
     fn add(&mut self, ask: &Ask) {
-        let made = (self.of)(ask);
-        self.left = self.left.saturating_sub((self.weigh)(&made));
-        self.asks.push(made);
+        self.count += 1;
+        if !(self.add)(&mut self.asks, ask) {
+            self.limit = self.count;
+        }
     }
 }
 
@@ -167,27 +167,33 @@ impl Broker {
         limit: usize,
         after: Option<Cursor>,
         of: fn(&Ask) -> T,
-    ) -> Result<Page<T>, StoreError> {
-        self.page_within(filter, limit, after, of, (|_| 0, usize::MAX)).await
+    ) -> Result<Page<Vec<T>>, StoreError> {
+        let add = |(asks, of): &mut (Vec<T>, fn(&Ask) -> T), ask: &Ask| {
+            asks.push(of(ask));
+            true
+        };
+        let Page { asks: (asks, _), unreadable, total, next } =
+            self.page_into(filter, limit, after, (Vec::new(), of), add).await?;
+        Ok(Page { asks, unreadable, total, next })
     }
 
-    /// The same; a page also ends with the one that brings it to so much, as they are weighed.
-    pub async fn page_within<T: Send + 'static>(
+    /// The same; `add` puts each of them into `asks`, and says whether that takes more.
+    pub async fn page_into<A: Send + 'static>(
         &self,
         filter: Filter,
         limit: usize,
         after: Option<Cursor>,
-        of: fn(&Ask) -> T,
-        (weigh, left): (fn(&T) -> usize, usize),
-    ) -> Result<Page<T>, StoreError> {
-        let (broker, sheet) = (self.clone(), Sheet { asks: Vec::new(), limit, of, weigh, left });
+        asks: A,
+        add: fn(&mut A, &Ask) -> bool,
+    ) -> Result<Page<A>, StoreError> {
+        let (broker, sheet) = (self.clone(), Sheet { asks, add, count: 0, limit });
         let read = tokio::task::spawn_blocking(move || broker.read_page(&filter, after, sheet)).await;
         let panicked =
             |panic| StoreError::Io { what: "cannot make a list".to_owned(), source: io::Error::other(panic) };
         read.unwrap_or_else(|panic| Err(panicked(panic)))
     }
 
-    fn read_page<T>(&self, filter: &Filter, after: Option<Cursor>, mut sheet: Sheet<T>) -> Result<Page<T>, StoreError> {
+    fn read_page<A>(&self, filter: &Filter, after: Option<Cursor>, mut sheet: Sheet<A>) -> Result<Page<A>, StoreError> {
         let most = if filter.reads_records() { usize::MAX } else { sheet.limit + 1 };
         let (mut began, ahead) = {
             let index = self.index();
@@ -219,14 +225,14 @@ impl Broker {
 
     /// A page for a query that needs the records. The first page counts all asks that fit; the others repeat its total.
     /// When time is up, the page ends where the search has come to, and counts what it has found.
-    fn search<T>(
+    fn search<A>(
         &self,
         filter: &Filter,
         mut began: Began,
         ahead: &[(Arc<Group>, Position)],
         counting: bool,
-        mut sheet: Sheet<T>,
-    ) -> Result<Page<T>, StoreError> {
+        mut sheet: Sheet<A>,
+    ) -> Result<Page<A>, StoreError> {
         let (clock, mut unreadable) = (self.clock(), Vec::new());
         let (mut more, mut last, mut end) = (0, None, None);
         let until = clock.monotonic() + PATIENCE;
@@ -251,7 +257,7 @@ impl Broker {
             }
         }
         if counting {
-            began.total = sheet.asks.len() + more;
+            began.total = sheet.count + more;
         }
         let next = end.or(last.filter(|_| more > 0)).map(|last| Cursor { began, last });
         Ok(Page { asks: sheet.asks, unreadable, total: began.total, next })

@@ -34,7 +34,7 @@ struct Format {
 
 impl Format {
     /// The lines of a page.
-    fn lines(&self, page: &Page<String>) -> String {
+    fn lines(&self, page: &Page<Vec<String>>) -> String {
         let unreadable = page.unreadable.iter().map(|(group, id)| (self.unreadable)(group, *id));
         page.asks.iter().cloned().chain(unreadable).collect()
     }

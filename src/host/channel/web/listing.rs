@@ -7,17 +7,18 @@ use super::{Inbox, Problem};
 use crate::host::broker::{Cursor, Filter, Page};
 use crate::ipc::wire::STATUSES;
 use askd_core::{Ask, ChannelName, Time};
-use axum::Json;
 use axum::extract::{Extension, Query, State};
 use axum::http::StatusCode;
-use serde::Serialize;
-use serde_json::value::{RawValue, to_raw_value};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
 
 /// How many asks a page has by default, and at most.
 const LIMIT: usize = 200;
 const MAX_LIMIT: usize = 1000;
 /// A page ends with the ask that brings it to so many bytes: the largest may have thousands of times those of the smallest.
 const MOST_BYTES: usize = 512 * 1024;
+/// An ask has at most so many, nearly always.
+const USUAL_BYTES: usize = 16 * 1024;
 const PARAMETERS: &str = "state, group, q, outcome, channel, person, since, until, limit and after";
 
 /// The parameters of a call.
@@ -95,25 +96,31 @@ pub(super) async fn list(
     State(inbox): State<Inbox>,
     Extension(caller): Extension<Caller>,
     Query(parameters): Query<Vec<(String, String)>>,
-) -> Result<Json<List>, Problem> {
+) -> Result<impl IntoResponse, Problem> {
     let Listing { filter, limit, after } = Listing::of(&parameters, &caller)
         .map_err(|detail| Problem::new(StatusCode::BAD_REQUEST, "Not understood", detail))?;
     if !inbox.broker.is_loaded() {
         return Err(Problem::loading());
     }
-    let write = |ask: &Ask| to_raw_value(&View::of(ask)).ok();
-    let bytes = |ask: &Option<Box<RawValue>>| ask.as_ref().map_or(0, |ask| ask.get().len());
-    let page = inbox.broker.page_within(filter, limit, after, write, (bytes, MOST_BYTES)).await;
-    let Page { asks, total, next, .. } = page.map_err(unreadable)?;
-    let asks = asks.into_iter().flatten().collect();
-    Ok(Json(List { asks, total, next: next.map(|next| next.to_string()) }))
+    // Made on this thread, which also frees it: what the reading threads get back from others they keep until they read again.
+    let mut text = Vec::with_capacity(MOST_BYTES + USUAL_BYTES);
+    text.extend_from_slice(br#"{"asks":["#);
+    let page = inbox.broker.page_into(filter, limit, after, text, add).await;
+    let Page { asks: mut text, total, next, .. } = page.map_err(unreadable)?;
+    if text.ends_with(b",") {
+        text.pop();
+    }
+    let next = next.map_or(String::new(), |next| format!(r#","next":"{next}""#));
+    text.extend_from_slice(format!(r#"],"total":{total}{next}}}"#).as_bytes());
+    Ok(([(CONTENT_TYPE, "application/json")], text))
 }
 
-/// What a call returns.
-#[derive(Serialize)]
-pub(super) struct List {
-    asks: Vec<Box<RawValue>>,
-    total: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
+/// Writes an ask, and a comma; `false`: the page is full.
+fn add(text: &mut Vec<u8>, ask: &Ask) -> bool {
+    let before = text.len();
+    match serde_json::to_writer(&mut *text, &View::of(ask)) {
+        Ok(()) => text.push(b','),
+        Err(_unwritable) => text.truncate(before),
+    }
+    text.len() < MOST_BYTES
 }

@@ -304,7 +304,7 @@ impl Broker {
         self.enter(|index| {
             // Until all codes are known, an uncommon length keeps two asks from having one.
             let unknown = |short: &ShortId| !self.is_loaded() && short.as_str().len() < UNCOMMON;
-            let short_id = random::short_id(|short| unknown(short) || index.short_taken(short, now));
+            let short_id = random::short_id(index.open(), |short| unknown(short) || index.short_taken(short, now));
             let step = self.with_slot(make(id, short_id, now), now);
             index.insert_unstored(&step.ask, set_by);
             step

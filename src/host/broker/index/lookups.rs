@@ -112,6 +112,11 @@ impl Index {
         ids.iter().filter_map(|id| Some((*id, self.lying.get(id)?.clone()))).collect()
     }
 
+    /// How many asks are open.
+    pub(in crate::host::broker) fn open(&self) -> usize {
+        self.pages.open()
+    }
+
     /// Whether an ask that can be answered has that code, or had it so recently that a message with it may still be on its
     /// way.
     pub(in crate::host::broker) fn short_taken(&self, short: &ShortId, now: Time) -> bool {

@@ -108,6 +108,11 @@ impl Pages {
         self.settled.remove(slot, positions(entries, Part::Settled));
     }
 
+    /// How many asks are open.
+    pub(super) fn open(&self) -> usize {
+        self.open.len()
+    }
+
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         [&self.open, &self.wanting, &self.settled].map(Ordered::bytes).iter().sum()

@@ -132,7 +132,7 @@ impl Broker {
             self.index().attempts.allow(&group, allowed);
         }
         let late = Mutex::new(Late::new(self.0.naming.clone()));
-        self.index().attempts.begin_loading();
+        self.index().begin_loading();
         let (sized, open_ones) = (Once::new(), Once::new());
         let corrupt = self.0.store.scan(&self.0.loading, &|stored| {
             sized.call_once(|| {
@@ -155,11 +155,10 @@ impl Broker {
         for (file, why) in corrupt {
             tracing::error!(file, %why, "not the record of an ask; it stops nothing (a damaged one was renamed to end in .corrupt)");
         }
-        let (open, settled) = {
-            let mut index = self.index();
+        let (open, settled) = self.enter(|index| {
             index.end_loading();
             index.count()
-        };
+        });
         *self.0.noted.lock() = Lines::default();
         if self.is_shared() && self.leads() {
             self.hold_what_was_copied();
@@ -197,7 +196,7 @@ impl Broker {
             if index.has_read(ask.id) {
                 return true;
             }
-            index.insert_named(ask, named, self.0.set_by);
+            index.take_in(ask, named, self.0.set_by);
             // If it was known to the run before, its times may have followed the clock since.
             index.has_followed(ask.id, self.0.set_by);
             // It holds the group since: then the rest of it has been taken up already.

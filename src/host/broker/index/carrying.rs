@@ -32,12 +32,6 @@ impl Index {
         self.read.is_some()
     }
 
-    /// All that has to be read was.
-    pub(in crate::host::broker) fn end_loading(&mut self) {
-        self.attempts.end_loading();
-        self.read = None;
-    }
-
     /// Whether an ask is known that has not to be read any more.
     pub(in crate::host::broker) fn has_read(&self, id: AskId) -> bool {
         self.entries.slot(id).is_some() && self.read.as_ref().is_none_or(|read| read.contains(&id))

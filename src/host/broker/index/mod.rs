@@ -9,6 +9,7 @@ mod carrying;
 mod chats;
 mod entries;
 mod groups;
+mod loading;
 mod lookups;
 mod pages;
 mod reaching;
@@ -78,6 +79,8 @@ pub(super) struct Index {
     passed: HashSet<Slot>,
     /// While a run reads the stored asks that was handed the rest ([`carrying`]): those that it has read.
     read: Option<HashSet<AskId>>,
+    /// While asks are loaded: those that are not in the orders yet ([`loading`]).
+    unordered: Option<Vec<Slot>>,
     /// How it names asks.
     pub(super) naming: Naming,
 }
@@ -140,6 +143,7 @@ impl Default for Index {
             unstored: HashSet::new(),
             passed: HashSet::new(),
             read: None,
+            unordered: None,
             naming,
         }
     }
@@ -167,17 +171,11 @@ impl Index {
         u16::try_from(before).ok().and_then(|before| NonZeroU16::MIN.checked_add(before)).unwrap_or(NonZeroU16::MAX)
     }
 
-    /// Makes room for so many asks at once: tables that grow leave behind what they held before.
-    pub(super) fn reserve(&mut self, asks: usize) {
-        self.entries.reserve(asks);
-        for by in [By::Request, By::Message] {
-            self.names[by as usize].reserve(asks);
-        }
-    }
-
     /// Takes in an ask. `set_by` is how far the clock had been set when its times were written.
     pub(super) fn insert(&mut self, ask: &Ask, set_by: i64) {
-        self.insert_named(ask, self.naming.of(ask), set_by);
+        if let Some(slot) = self.add(ask, self.naming.of(ask), set_by) {
+            self.put_in_order(slot);
+        }
     }
 
     /// Enters one that is not stored yet.
@@ -186,23 +184,33 @@ impl Index {
         self.unstored.insert(ask.id);
     }
 
-    /// The same with what was worked out of the ask before.
-    pub(super) fn insert_named(&mut self, ask: &Ask, Named { names, subjects }: Named, set_by: i64) {
+    /// Enters an ask, but into no order. `None`: it was known.
+    fn add(&mut self, ask: &Ask, Named { names, subjects }: Named, set_by: i64) -> Option<Slot> {
         if self.entries.slot(ask.id).is_some() {
-            return self.update(ask);
+            self.update(ask);
+            return None;
         }
         let (group, clock) = (self.groups.number(&ask.group), self.clock_number(set_by));
         let entry = Entry::of(ask, group, clock);
         self.groups.add(ask, &entry);
         let slot = self.entries.add(entry);
         self.attempts.note(slot, ask, subjects, None, &self.entries);
-        // To look for it first would cost as much as all that follows.
-        self.pages.put(slot, &self.entries);
         self.link(slot, ask, names);
+        Some(slot)
+    }
+
+    /// Puts an ask that was just entered in its place in the list, by its code, and by its deadline.
+    fn put_in_order(&mut self, slot: Slot) {
+        self.pages.put(slot, &self.entries);
+        self.codes.insert(slot, coded(&self.entries));
+        if self.entries[slot].deadline() < Time::MAX {
+            self.deadlines.insert(slot, due(&self.entries));
+        }
     }
 
     /// Notes what an ask has become.
     pub(super) fn update(&mut self, ask: &Ask) {
+        self.order();
         let Some(slot) = self.entries.slot(ask.id) else { return };
         self.unstored.remove(&ask.id);
         let before = self.entries[slot];
@@ -226,10 +234,13 @@ impl Index {
             }
             self.attempts.note(slot, ask, subjects(&ask.content), Some(&before), &self.entries);
         }
+        if entry.deadline() < Time::MAX {
+            self.deadlines.insert(slot, due(&self.entries));
+        }
         self.link(slot, ask, self.naming.names(ask));
     }
 
-    /// Enters an ask into each table that it belongs into. It leaves those that it does not belong into any more.
+    /// Enters an ask into each table without an order that it belongs into. It leaves those that it does not belong into any more.
     fn link(&mut self, slot: Slot, ask: &Ask, names: Vec<(By, u64)>) {
         let entry = self.entries[slot];
         if let Some(read) = &mut self.read {
@@ -238,13 +249,9 @@ impl Index {
         if !self.passed.is_empty() {
             self.passed.remove(&slot);
         }
-        if entry.deadline() < Time::MAX {
-            self.deadlines.insert(slot, due(&self.entries));
-        }
         if entry.is_outcome() {
             self.groups.keep(slot, &self.entries);
         }
-        self.codes.insert(slot, coded(&self.entries));
         self.chats.put(slot, ask, &self.entries);
         for (by, name) in names {
             let names = &mut self.names[by as usize];
@@ -287,6 +294,7 @@ impl Index {
 
     /// Drops an ask.
     pub(super) fn remove(&mut self, ask: &Ask) {
+        self.order();
         let Some(slot) = self.entries.slot(ask.id) else { return };
         let entry = self.entries[slot];
         self.passed.remove(&slot);

@@ -209,21 +209,21 @@ impl World {
             What::Loaded => {
                 self.index = Index::default();
                 self.answers.clear();
-                self.index.attempts.begin_loading();
+                self.index.begin_loading();
                 // In no order of time.
                 for ask in self.asks.values().rev() {
-                    self.index.insert(ask, 0);
+                    self.index.take_in(ask, self.index.naming.of(ask), 0);
                 }
-                self.index.attempts.end_loading();
+                self.index.end_loading();
             }
             What::Carried => {
                 // What was due is in hand, or is another daemon's.
                 let _in_hand = self.index.take_due(self.now, |of| *of == group(0));
                 self.index = std::mem::take(&mut self.index).carried(self.now);
-                self.index.attempts.begin_loading();
+                self.index.begin_loading();
                 for ask in self.asks.values().rev().filter(|ask| !ask.is_done_with()) {
                     assert!(!self.index.has_read(ask.id));
-                    self.index.insert(ask, 0);
+                    self.index.take_in(ask, self.index.naming.of(ask), 0);
                     assert!(self.index.has_read(ask.id));
                 }
                 self.index.end_loading();
@@ -398,7 +398,7 @@ fn an_ask_costs_at_most_130_bytes() {
         }
         let record = serde_json::to_string(&world.asks[&1]).unwrap();
         let (id, mut index) = (world.asks[&1].id.to_string(), Index::default());
-        index.attempts.begin_loading();
+        index.begin_loading();
         index.reserve(usize::try_from(ASKS).unwrap());
         for number in 0..ASKS {
             let other = format!("{number:032x}");
@@ -408,9 +408,10 @@ fn an_ask_costs_at_most_130_bytes() {
                 .replace("\"r1\"", &format!("\"r{number}\""))
                 .replace("\"k1\"", &format!("\"k{number}\""))
                 .replace(&key(1).to_string(), &format!("{other}{other}"));
-            index.insert(&serde_json::from_str(&record).unwrap(), 0);
+            let ask = serde_json::from_str(&record).unwrap();
+            index.take_in(&ask, index.naming.of(&ask), 0);
         }
-        index.attempts.end_loading();
+        index.end_loading();
         let tables = index.names.iter().map(Names::bytes).sum::<usize>() + index.attempts.bytes();
         let orders = index.deadlines.bytes() + index.codes.bytes() + index.pages.bytes() + index.groups.bytes();
         let each = (index.entries.bytes() + tables + orders) / usize::try_from(ASKS).unwrap();

@@ -1,0 +1,62 @@
+//! Asks that a start reads come in no order. To look for the place of each by itself takes a walk through entries all over memory, while
+//! everybody waits for the index. So they are put in order many at a time. Until then no list has them, no code is looked for among
+//! theirs, and their deadlines wait: whoever needs all of them waits until they are loaded.
+
+use super::{By, Index, Named, coded, due};
+use askd_core::{Ask, Time};
+
+/// How many are put in order at a time.
+const AT_A_TIME: usize = if cfg!(test) { 3 } else { 4_096 };
+
+impl Index {
+    /// Asks are loaded from now on, in any order.
+    pub(in crate::host::broker) fn begin_loading(&mut self) {
+        self.attempts.begin_loading();
+        self.unordered = Some(Vec::with_capacity(AT_A_TIME));
+    }
+
+    /// Makes room for so many asks at once: tables that grow leave behind what they held before.
+    pub(in crate::host::broker) fn reserve(&mut self, asks: usize) {
+        self.entries.reserve(asks);
+        for by in [By::Request, By::Message] {
+            self.names[by as usize].reserve(asks);
+        }
+    }
+
+    /// Takes in one that was read.
+    pub(in crate::host::broker) fn take_in(&mut self, ask: &Ask, named: Named, set_by: i64) {
+        let Some(slot) = self.add(ask, named, set_by) else { return };
+        match &mut self.unordered {
+            None => self.put_in_order(slot),
+            Some(unordered) => {
+                unordered.push(slot);
+                if unordered.len() >= AT_A_TIME {
+                    self.order();
+                }
+            }
+        }
+    }
+
+    /// Puts those in order that are not yet. None of them may have changed since it was entered.
+    pub(super) fn order(&mut self) {
+        if self.unordered.as_ref().is_none_or(Vec::is_empty) {
+            return;
+        }
+        let mut slots = self.unordered.replace(Vec::with_capacity(AT_A_TIME)).unwrap_or_default();
+        slots.sort_by_cached_key(|slot| self.entries[*slot].at());
+        slots.iter().for_each(|slot| self.pages.put(*slot, &self.entries));
+        slots.sort_by_cached_key(|slot| coded(&self.entries)(*slot));
+        slots.iter().for_each(|slot| self.codes.insert(*slot, coded(&self.entries)));
+        slots.retain(|slot| self.entries[*slot].deadline() < Time::MAX);
+        slots.sort_by_cached_key(|slot| due(&self.entries)(*slot));
+        slots.iter().for_each(|slot| self.deadlines.insert(*slot, due(&self.entries)));
+    }
+
+    /// All that has to be read was.
+    pub(in crate::host::broker) fn end_loading(&mut self) {
+        self.order();
+        self.unordered = None;
+        self.attempts.end_loading();
+        self.read = None;
+    }
+}

@@ -44,12 +44,18 @@ impl Index {
         }
         let mut slots = self.unordered.replace(Vec::with_capacity(AT_A_TIME)).unwrap_or_default();
         slots.sort_by_cached_key(|slot| self.entries[*slot].at());
-        slots.iter().for_each(|slot| self.pages.put(*slot, &self.entries));
+        for slot in &slots {
+            self.pages.put(*slot, &self.entries);
+        }
         slots.sort_by_cached_key(|slot| coded(&self.entries)(*slot));
-        slots.iter().for_each(|slot| self.codes.insert(*slot, coded(&self.entries)));
+        for slot in &slots {
+            self.codes.insert(*slot, coded(&self.entries));
+        }
         slots.retain(|slot| self.entries[*slot].deadline() < Time::MAX);
         slots.sort_by_cached_key(|slot| due(&self.entries)(*slot));
-        slots.iter().for_each(|slot| self.deadlines.insert(*slot, due(&self.entries)));
+        for slot in &slots {
+            self.deadlines.insert(*slot, due(&self.entries));
+        }
     }
 
     /// All that has to be read was.

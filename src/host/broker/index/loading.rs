@@ -12,7 +12,7 @@ impl Index {
     /// Asks are loaded from now on, in any order.
     pub(in crate::host::broker) fn begin_loading(&mut self) {
         self.attempts.begin_loading();
-        self.unordered = Some(Vec::with_capacity(AT_A_TIME));
+        self.unordered = Some(Vec::new());
     }
 
     /// Makes room for so many asks at once: tables that grow leave behind what they held before.
@@ -39,10 +39,7 @@ impl Index {
 
     /// Puts those in order that are not yet. None of them may have changed since it was entered.
     pub(super) fn order(&mut self) {
-        if self.unordered.as_ref().is_none_or(Vec::is_empty) {
-            return;
-        }
-        let mut slots = self.unordered.replace(Vec::with_capacity(AT_A_TIME)).unwrap_or_default();
+        let Some(mut slots) = self.unordered.as_mut().map(std::mem::take) else { return };
         slots.sort_by_cached_key(|slot| self.entries[*slot].at());
         for slot in &slots {
             self.pages.put(*slot, &self.entries);

@@ -108,6 +108,25 @@ fn an_agent_is_started_although_its_briefing_went_with_the_folder() {
     is_started(&world, &program, 3);
 }
 
+/// A look finds the loss, too, and the briefing is written again while the try that missed it still goes on.
+#[test]
+fn an_agent_is_started_although_its_lost_briefing_is_back_before_a_try_knows() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::new(dir.path(), "start", 1);
+    let mut world = with_session(&start(&program), "pickup_timeout = \"1s\"").with_binary();
+    let gate = world.dir.path().join("gate");
+    fs::write(&gate, "").unwrap();
+    world.set_env("ASKD_GATE", &format!("wake.read={}", gate.display()));
+    world.start();
+    let agent = world.group("g");
+    let ask = answered(&world, &agent, "r1");
+    is_started(&world, &program, 1);
+    removed(&agent);
+    world.passing(JUDGED, "the briefing to be there again", || agent.briefing(&ask).exists().then_some(()));
+    fs::remove_file(&gate).unwrap();
+    is_started(&world, &program, 2);
+}
+
 #[test]
 fn a_call_that_asks_again_gets_the_answer_that_went_with_the_folder() {
     let world = with_session("", "").started();

@@ -8,8 +8,10 @@ use crate::host::store::{Sharing, StoreError};
 use crate::ipc::files::ReadError;
 use crate::ipc::wire::file_bytes;
 use crate::ipc::{BRIEFINGS, response_name};
-use crate::sabotage::crash_point;
-use askd_core::{AgentStart, Ask, AskId, DeliveryEvent, Event, FollowUpEvent, RequestId, Taker, Tried, WaiterEvent};
+use crate::sabotage::{crash_point, gate};
+use askd_core::{
+    AgentStart, Ask, AskId, DeliveryEvent, Event, FollowUp, FollowUpEvent, RequestId, Taker, Tried, WaiterEvent,
+};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -114,26 +116,27 @@ impl Broker {
             // An agent that is not known to have started is started again: at least once.
             let Some(tried) = broker.0.ctx.unless_cut(Box::pin(broker.try_start(&ask))).await else { return };
             crash_point("wake.started");
-            if matches!(tried, Tried::Read)
-                && let Some(since) = ask.follow_up().briefing.published_at()
-                && !broker.keeps_briefings(&ask.group)
-                && broker.went_with_folder(&ask.group, &Taker::Briefing, since)
-            {
-                // Once it is written again, the next start begins.
-                drop(alone);
-                return broker.apply_later(ask.id, DeliveryEvent::Lost { since }.to(Taker::Briefing));
-            }
-            let (nth, mut pause) = (ask.follow_up().briefings, RETRY.0);
-            let tried = Event::FollowUp(FollowUpEvent::Tried { nth, what: tried });
-            while let Err(Failure::NotStored) = broker.apply(ask.id, tried.clone()).await {
+            let (nth, since) = (ask.follow_up().briefings, ask.follow_up().briefing.published_at());
+            let lost = matches!(tried, Tried::Read).then_some(since).flatten().filter(|since| {
+                gate("wake.read");
+                !broker.keeps_briefings(&ask.group) && broker.went_with_folder(&ask.group, &Taker::Briefing, *since)
+            });
+            let event = match lost {
+                Some(since) => DeliveryEvent::Lost { since }.to(Taker::Briefing),
+                None => Event::FollowUp(FollowUpEvent::Tried { nth, what: tried }),
+            };
+            let mut pause = RETRY.0;
+            while let Err(Failure::NotStored) = broker.apply(ask.id, event.clone()).await {
                 if !broker.pause(&mut pause).await {
                     return;
                 }
             }
             alone.release().await;
-            // The next session may have been briefed meanwhile, and its start not begun.
+            // Meanwhile the next session may have been briefed, or a lost briefing written again, and its start not begun.
+            let is_newer =
+                |now: &FollowUp| now.briefings > nth || now.briefing.published_at().is_some_and(|at| Some(at) != since);
             if let Ok(Some(now)) = broker.get(ask.id).await
-                && now.follow_up().briefings > nth
+                && is_newer(now.follow_up())
                 && matches!(now.follow_up().start, AgentStart::Starting { .. })
             {
                 broker.start_agent(&now);

@@ -168,13 +168,19 @@ pub(super) fn inherit(settings: &mut Table) {
     }
 }
 
-/// What only a group has, in `[asks]`.
-pub(super) fn refuse_in_asks(settings: &mut Table, mistakes: &mut Mistakes) {
-    let Some(ValueKind::Table(asks)) = settings.get_mut("asks").map(|asks| &mut asks.kind) else { return };
-    for key in ["routes", "session"] {
-        if asks.remove(key).is_some() {
-            let why = "belongs in [groups.<name>], or in [defaults] for all groups without a section";
-            mistakes.add(format!("asks.{key}"), why);
+/// What only a group has, in `[asks]` or above all groups.
+pub(super) fn refuse_misplaced(settings: &mut Table, mistakes: &mut Mistakes) {
+    if let Some(ValueKind::Table(asks)) = settings.get_mut("asks").map(|asks| &mut asks.kind) {
+        for key in ["routes", "session"] {
+            if asks.remove(key).is_some() {
+                let why = "belongs in [groups.<name>], or in [defaults] for all groups without a section";
+                mistakes.add(format!("asks.{key}"), why);
+            }
+        }
+    }
+    if let Some(ValueKind::Table(groups)) = settings.get_mut("groups").map(|groups| &mut groups.kind) {
+        for (key, _) in groups.extract_if(|_, group| !matches!(group.kind, ValueKind::Table(_))) {
+            mistakes.add(format!("groups.{key}"), "belongs in [groups.<name>], the section of one group");
         }
     }
 }

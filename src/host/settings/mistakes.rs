@@ -118,8 +118,9 @@ impl Mistakes {
 
     /// The shape of the settings, without what is wrong in them.
     pub(super) fn read(&mut self, mut table: Table) -> Option<Shape> {
+        let mut replaced = BTreeSet::new();
         loop {
-            group::refuse_in_asks(&mut table, self);
+            group::refuse_misplaced(&mut table, self);
             let mut whole = table.clone();
             group::inherit(&mut whole);
             let error = match serde_path_to_error::deserialize(Value::from(whole)) {
@@ -143,7 +144,7 @@ impl Mistakes {
             } else if !self.any_in(&key) {
                 self.add(&*key, plainly(&why));
             }
-            if self.found.len() >= MOST || !take_out(&mut table, &path) {
+            if self.found.len() >= MOST || !take_out(&mut table, &path, &mut replaced) {
                 return None;
             }
         }
@@ -288,14 +289,15 @@ fn at<'a>(table: &'a mut Table, path: &[Segment]) -> Option<&'a mut Value> {
     })
 }
 
-/// Takes out what stands at a path, and puts the default there if it was not wrong itself. An item of a list goes with its
-/// list's order kept: a route in the inbox is always right.
-fn take_out(table: &mut Table, path: &[Segment]) -> bool {
+/// Takes out what stands at a path, and puts the default there. An item of a list goes with its list's order kept: a route
+/// in the inbox is right. Nothing is `replaced` twice, so that in the end everything wrong is out.
+fn take_out(table: &mut Table, path: &[Segment], replaced: &mut BTreeSet<String>) -> bool {
     let Some((last, parent)) = path.split_last() else { return false };
+    let is_first = replaced.insert(spelled(path));
     if let Segment::Seq { .. } = last {
-        if !matches!(parent.last(), Some(Segment::Map { key }) if key == "routes") {
+        if !is_first || !matches!(parent.last(), Some(Segment::Map { key }) if key == "routes") {
             // No replacement for this item is sure to be right, so the whole list goes.
-            return take_out(table, parent);
+            return take_out(table, parent, replaced);
         }
         let Some(item) = at(table, path) else { return false };
         let inbox = [("channel".to_owned(), Value::from("web"))];
@@ -310,9 +312,9 @@ fn take_out(table: &mut Table, path: &[Segment]) -> bool {
             .and_then(|value| if let ValueKind::Table(table) = &mut value.kind { Some(table) } else { None })
     };
     let taken = holder.and_then(|holder| Some((holder.remove(key)?, holder)));
-    let Some((taken, holder)) = taken else { return false };
+    let Some((_taken, holder)) = taken else { return false };
     let mut defaults = defaults();
-    if let Some(default) = at(&mut defaults, path).filter(|default| default.kind != taken.kind) {
+    if let Some(default) = at(&mut defaults, path).filter(|_| is_first) {
         holder.insert(key.clone(), default.clone());
     }
     true
@@ -321,4 +323,21 @@ fn take_out(table: &mut Table, path: &[Segment]) -> bool {
 fn defaults() -> Table {
     let built = Config::builder().add_source(File::from_str(DEFAULTS, FileFormat::Toml)).build();
     built.and_then(|built| built.cache.into_table()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_replaced_and_is_still_wrong_goes() {
+        let group = |routes: Vec<Table>| Value::from(Table::from([("routes".to_owned(), Value::from(routes))]));
+        let mut table = Table::from([("groups".to_owned(), group(vec![Table::new()]))]);
+        let (wrong, mut replaced) = (path("groups.routes[0]"), BTreeSet::new());
+        assert!(take_out(&mut table, &wrong, &mut replaced));
+        assert!(at(&mut table, &wrong).is_some(), "a route in the inbox");
+        assert!(take_out(&mut table, &wrong, &mut replaced));
+        assert!(at(&mut table, &path("groups.routes")).is_none());
+        assert!(!take_out(&mut table, &wrong, &mut replaced));
+    }
 }

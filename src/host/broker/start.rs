@@ -24,6 +24,7 @@ use crate::host::traces::Traces;
 use crate::sabotage::{gate, on};
 use askd_core::{Ask, AskId, Effect, Event, Fact, Group, Relation, Time};
 use parking_lot::Mutex;
+use std::cell::LazyCell;
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::io;
@@ -196,9 +197,10 @@ impl Broker {
             if index.has_read(ask.id) {
                 return true;
             }
-            index.take_in(ask, named, self.0.set_by);
-            // If it was known to the run before, its times may have followed the clock since.
-            index.has_followed(ask.id, self.0.set_by);
+            if !index.take_in(ask, named, self.0.set_by) {
+                // It was known to the run before, and its times may have followed the clock since.
+                index.has_followed(ask.id, self.0.set_by);
+            }
             // It holds the group since: then the rest of it has been taken up already.
             let came = !serves && self.serves(ask) && (!settled || undone());
             if came || lost && serves || (owes && (*settled || !on("noresume"))) {
@@ -209,22 +211,24 @@ impl Broker {
         if is_known || *settled {
             return;
         }
-        let now = self.clock().now();
+        let now = LazyCell::new(|| self.clock().now());
         if self.does_folder_work(&ask.group) {
             for process in ask.waiters.iter().filter_map(|waiter| waiter.process.as_deref()) {
                 // From now on each look looks for its sign of life.
-                self.0.sessions.heartbeats.of(&ask.group, process, now);
+                self.0.sessions.heartbeats.of(&ask.group, process, *now);
             }
         }
-        self.replace_dead_of(ask, Some(now));
+        if ask.waiters.len() > 1 {
+            self.replace_dead_of(ask, Some(*now));
+        }
         if !self.leads() || self.0.store.ended_well() {
             return;
         }
         // A crash may have kept from being noted what follows.
-        self.0.audit.fact_once(&self.0.noted, ask, &Fact::Asked, now);
+        self.0.audit.fact_once(&self.0.noted, ask, &Fact::Asked, *now);
         for effect in &effects {
             if let Effect::Note(fact) = effect {
-                self.0.audit.fact_once(&self.0.noted, ask, fact, now);
+                self.0.audit.fact_once(&self.0.noted, ask, fact, *now);
             }
         }
     }

@@ -1,10 +1,10 @@
 //! Reading a file in a folder that a hostile container can write too: it is pinned, checked, and only then opened.
 
 use super::{Dir, Stamp, open, plain};
+use rustix::buffer::spare_capacity;
 use rustix::fs::{self as sys, FileType, Mode, OFlags, ResolveFlags, fstat};
-use rustix::io::Errno;
-use std::fs::File;
-use std::io::{self, Read as _};
+use rustix::io::{Errno, read as sys_read, retry_on_intr};
+use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
 /// Why a file was not read.
@@ -36,8 +36,8 @@ impl Dir {
         let stamp = check(&pin, limit, Names::One)?;
         // The pinned file itself is opened again, so that nothing can be put in its place.
         let path = format!("/proc/self/fd/{}", pin.as_raw_fd());
-        let file = File::from(sys::open(path, READING, Mode::empty()).map_err(io::Error::from)?);
-        read(file, stamp, limit)
+        let file = sys::open(path, READING, Mode::empty()).map_err(io::Error::from)?;
+        read(&file, stamp, limit)
     }
 
     /// The same in a folder of our own, where nobody puts another file in its place, and a second name is only a backup's.
@@ -53,7 +53,7 @@ impl Dir {
     fn read_opened(&self, name: &str, limit: usize, names: Names) -> Result<(Vec<u8>, Stamp), ReadError> {
         let file = self.open_to_read(name, READING | OFlags::NOFOLLOW)?;
         let stamp = check(&file, limit, names)?;
-        read(File::from(file), stamp, limit)
+        read(&file, stamp, limit)
     }
 
     fn open_to_read(&self, name: &str, flags: OFlags) -> Result<OwnedFd, ReadError> {
@@ -78,11 +78,16 @@ impl Dir {
 /// How a file is opened that may turn out to be a FIFO.
 const READING: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-fn read(file: File, stamp: Stamp, limit: usize) -> Result<(Vec<u8>, Stamp), ReadError> {
-    let mut bytes = Vec::with_capacity(usize::try_from(stamp.bytes).unwrap_or(limit));
-    file.take(limit as u64 + 1).read_to_end(&mut bytes)?;
-    if bytes.len() > limit {
-        return Err(ReadError::TooLarge { bytes: bytes.len() as u64, limit });
+fn read(file: &OwnedFd, stamp: Stamp, limit: usize) -> Result<(Vec<u8>, Stamp), ReadError> {
+    let size = usize::try_from(stamp.bytes).unwrap_or(limit).min(limit);
+    let mut bytes = Vec::with_capacity(size + 1);
+    let some = |bytes: &mut Vec<u8>| retry_on_intr(|| sys_read(file, spare_capacity(bytes))).map_err(io::Error::from);
+    // Most often that is one read: there is room for one byte more than there should be.
+    while some(&mut bytes)? > 0 && bytes.len() != size {
+        if bytes.len() > limit {
+            return Err(ReadError::TooLarge { bytes: bytes.len() as u64, limit });
+        }
+        bytes.reserve(if bytes.len() > size { 4_096 } else { 1 });
     }
     Ok((bytes, stamp))
 }

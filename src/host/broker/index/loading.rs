@@ -2,11 +2,11 @@
 //! everybody waits for the index. So they are put in order many at a time. Until then no list has them, no code is looked for among
 //! theirs, and their deadlines wait: whoever needs all of them waits until they are loaded.
 
-use super::{By, Index, Named, coded, due};
+use super::{By, Index, Named, Slot, coded, due};
 use askd_core::{Ask, Time};
 
-/// How many are put in order at a time.
-const AT_A_TIME: usize = if cfg!(test) { 3 } else { 4_096 };
+/// How many are put in order at a time. With more of them the allocator keeps what the sorting took.
+const AT_A_TIME: usize = if cfg!(test) { 3 } else { 1 << 15 };
 
 impl Index {
     /// Asks are loaded from now on, in any order.
@@ -23,9 +23,9 @@ impl Index {
         }
     }
 
-    /// Takes in one that was read.
-    pub(in crate::host::broker) fn take_in(&mut self, ask: &Ask, named: Named, set_by: i64) {
-        let Some(slot) = self.add(ask, named, set_by) else { return };
+    /// Takes in one that was read; `false`: it was known.
+    pub(in crate::host::broker) fn take_in(&mut self, ask: &Ask, named: Named, set_by: i64) -> bool {
+        let Some(slot) = self.add(ask, named, set_by) else { return false };
         match &mut self.unordered {
             None => self.put_in_order(slot),
             Some(unordered) => {
@@ -35,13 +35,16 @@ impl Index {
                 }
             }
         }
+        true
     }
 
     /// Puts those in order that are not yet. None of them may have changed since it was entered.
     pub(super) fn order(&mut self) {
         let Some(mut slots) = self.unordered.as_mut().map(std::mem::take) else { return };
         slots.sort_by_cached_key(|slot| self.entries[*slot].at());
-        for slot in &slots {
+        // Each part of the list from its beginning: the latest outcomes stand first.
+        let is_settled = |slot: &&Slot| self.entries[**slot].is_settled();
+        for slot in slots.iter().filter(|slot| !is_settled(slot)).chain(slots.iter().rev().filter(is_settled)) {
             self.pages.put(*slot, &self.entries);
         }
         slots.sort_by_cached_key(|slot| coded(&self.entries)(*slot));

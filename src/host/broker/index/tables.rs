@@ -147,10 +147,12 @@ impl Ordered {
 
     /// Puts an ask in its place, unless it is there.
     pub(super) fn insert<K: Ord>(&mut self, slot: Slot, of: impl Fn(Slot) -> K + Copy) {
-        let (mut chunk, mut at) = self.seek(&of(slot), of);
-        if let Some(last) = self.0.len().checked_sub(1).filter(|last| chunk > *last) {
-            (chunk, at) = (last, self.0[last].len());
-        }
+        let key = of(slot);
+        let (chunk, at) = match self.0.last().and_then(|chunk| Some((chunk.len(), chunk.last()?))) {
+            // Most asks come in the order of time.
+            Some((len, last)) if of(*last) < key => (self.0.len() - 1, len),
+            _ => self.seek(&key, of),
+        };
         let Some(slots) = self.0.get_mut(chunk) else { return self.0.push(vec![slot]) };
         if slots.get(at) == Some(&slot) {
             return;
@@ -162,7 +164,7 @@ impl Ordered {
             }
             return slots.insert(at, slot);
         }
-        // At either end a chunk stays full: most asks come in the order of time.
+        // At either end a chunk stays full.
         let cut = if at == 0 || at == CHUNK { at } else { CHUNK / 2 };
         let mut rest = slots.split_off(cut);
         slots.shrink_to_fit();

@@ -40,7 +40,8 @@ impl Whose {
             | Effect::FollowUp(_)
             | Effect::Status
             | Effect::Identify(_) => true,
-            Effect::Widget { .. } | Effect::Note(_) | Effect::Retire | Effect::Forget => false,
+            Effect::Retire => return Self::Anybody,
+            Effect::Widget { .. } | Effect::Note(_) | Effect::Forget => false,
         };
         if folder && pinned && !on("anyhost") { Self::Host } else { Self::Holder }
     }
@@ -136,15 +137,15 @@ impl Broker {
         let elsewhere = pin.as_ref().is_some_and(|pin| pin.host != host);
         let (of_leader, holds) = (self.is_of_leader(ask), self.holds(&ask.group));
         let is_server = if of_leader { self.leads() } else { holds };
-        // Once the daemon stops, whatever it begins is cut off, and whoever follows does it. What is part of the save is not.
-        let serves = |effect: &Effect| is_server && (!self.0.ctx.is_cut() || *effect == Effect::Retire);
+        // Once the daemon stops, whatever it begins is cut off, and whoever follows does it.
+        let serves = is_server && !self.0.ctx.is_cut();
         let left = LeftTo { unpinned: pin.is_none(), ..LeftTo::default() };
         let mut shares = Shares { own: Vec::new(), left, of_holder: holds && !of_leader };
         for effect in effects {
             let whose = Whose::of(ask, effect, pin.is_some());
             let own = match whose {
                 Whose::Anybody => true,
-                Whose::Holder => serves(effect),
+                Whose::Holder => serves,
                 Whose::Host => !elsewhere,
             };
             if own {
@@ -153,14 +154,15 @@ impl Broker {
             match effect {
                 // They decide what else is done.
                 Effect::Note(Fact::Settled | Fact::LateAnswer | Fact::AllowedAgain { .. }) => {}
-                Effect::Note(_) | Effect::Forget => continue,
+                // The last one is part of the save.
+                Effect::Note(_) | Effect::Forget | Effect::Retire => continue,
                 Effect::Status if delivery::readers_of_status(ask).next().is_none() => continue,
                 _ => {}
             }
             match whose {
                 Whose::Host if elsewhere => shares.left.host.push(effect.clone()),
                 // Also what this daemon does itself: it may die before it has.
-                Whose::Anybody | Whose::Holder if serves(effect) => {}
+                Whose::Anybody | Whose::Holder if serves => {}
                 Whose::Anybody | Whose::Holder if of_leader => shares.left.leader.push(effect.clone()),
                 Whose::Anybody | Whose::Holder => shares.left.holder.push(effect.clone()),
                 Whose::Host => {}

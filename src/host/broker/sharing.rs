@@ -244,6 +244,9 @@ impl Broker {
             index.insert(newest.as_deref().unwrap_or(ask), set_by);
         });
         self.replace_dead_of(ask, None);
+        if stored.settled {
+            self.make_room(&ask.group);
+        }
         let _nobody = self.0.changes.send(ask.id);
     }
 

@@ -351,9 +351,9 @@ impl Broker {
         self.make_room(&ask.group);
     }
 
-    /// Forgets the oldest outcomes of a group that keeps too many.
-    fn make_room(&self, group: &Group) {
-        if self.0.loading.has(group) {
+    /// Forgets the oldest outcomes of a group that keeps too many, if this daemon holds it.
+    pub(super) fn make_room(&self, group: &Group) {
+        if self.holds(group) && self.0.loading.has(group) {
             let crowded = self.index().crowded(group);
             for id in crowded {
                 self.apply_later(id, Event::Crowded);

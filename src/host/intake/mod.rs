@@ -39,7 +39,7 @@ use watching::{NewFolders, Watching};
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// The same for more than [`MANY`] groups. The shortest time within which a card has to be shown is 10 s.
 const LOOK_EVERY_MANY: Duration = Duration::from_secs(8);
-const MANY: usize = 2_000;
+const MANY: usize = 500;
 /// How soon everything is looked at again after events were lost: a flood of events loses many.
 const AT_LEAST: Duration = Duration::from_millis(200);
 /// Folders that are worked on at a time on the disk of their root, and on disks that are mounted there.

@@ -160,7 +160,8 @@ impl Connections {
         let commit = if durable == Durable::Yes && !on("nosync") { "on" } else { "off" };
         let (limit, idle) = (LIMIT.as_millis(), IDLE.as_millis());
         let begin = format!(
-            "begin; set local statement_timeout = {limit}; set local idle_in_transaction_session_timeout = {idle};
+            "begin isolation level read committed; set local statement_timeout = {limit};
+             set local idle_in_transaction_session_timeout = {idle};
              set local synchronous_commit = {commit}; {first}"
         );
         Open::begin(&self.pool, &begin).await

@@ -168,6 +168,44 @@ fn a_silent_run_loses_its_groups_and_saves_nothing_more() {
     assert!(other.store.overtaken().is_cancelled() && !other.store.is_ours() && one.store.is_ours());
 }
 
+/// Whatever a run has begun to save is saved before anybody overtakes it, and nothing after.
+#[test]
+fn a_run_that_is_saving_is_not_overtaken_meanwhile() {
+    let Some(server) = Server::found() else { return };
+    let both = daemons(&server);
+    handed(&server, &both, 1, "a");
+    let (run, other) = (run_of(&server, "other"), run_of(&server, "one"));
+    let hold = format!("begin; select askd.hold_run('{run}')");
+    let take = format!(
+        "update askd.runs set until = now() - interval '1 s' where run = '{run}';
+         select * from askd.take_groups('{other}', array['a'], true, true, 15)"
+    );
+    let end = format!("set statement_timeout = 300; delete from askd.runs where run = '{run}'");
+    let holder = || server.sql("select run::text from askd.held where group_name = 'a'").remove(0);
+    server.runtime.block_on(async {
+        let mut connections = Vec::new();
+        for _ in 0..3 {
+            connections.push(PgConnection::connect(&server.url).await.unwrap());
+        }
+        let [one, another, third] = connections.get_disjoint_mut([0, 1, 2]).unwrap();
+        for writer in [&mut *one, &mut *another] {
+            sqlx::raw_sql(&hold).execute(writer).await.unwrap();
+        }
+        sqlx::raw_sql("commit").execute(one).await.unwrap();
+        sqlx::raw_sql(&take).execute(&mut *third).await.unwrap();
+        assert!(sqlx::raw_sql(&end).execute(&mut *third).await.is_err(), "it waits for the writer");
+        sqlx::raw_sql("commit").execute(another).await.unwrap();
+    });
+    assert_eq!(holder(), run);
+    server.sql(&take);
+    assert_eq!(holder(), other);
+    let late = server.runtime.block_on(async {
+        let mut writer = PgConnection::connect(&server.url).await.unwrap();
+        sqlx::raw_sql(&hold).execute(&mut writer).await
+    });
+    assert!(late.unwrap_err().to_string().contains("another askd has taken over"));
+}
+
 /// A daemon that knows of one lease only takes it for that of all groups.
 #[test]
 fn beside_an_earlier_version_the_leader_holds_all_groups() {

@@ -3,7 +3,7 @@
 use super::errands::Errand;
 use super::saves::BURST;
 use super::{Broker, RETRY};
-use crate::host::store::{LeftTo, Owed, StoreError};
+use crate::host::store::{LeftTo, Owed, Sharing, StoreError};
 use crate::sabotage::{gate, on};
 use askd_core::{Ask, AskId, Effect};
 use std::time::Duration;
@@ -12,20 +12,25 @@ use std::time::Duration;
 const MANY: usize = 32;
 
 impl Broker {
-    /// Does what other daemons' steps ask this one for.
-    pub(super) async fn pay(&self) -> Result<(), StoreError> {
-        let owed = self.in_store(|shared| {
+    /// What other daemons' steps ask this one for.
+    pub(super) async fn owed(&self) -> Result<Vec<Owed>, StoreError> {
+        self.in_store(Sharing::owed).await
+    }
+
+    /// Does that. `seen`: a look has read since what others have stored.
+    pub(super) async fn pay(&self, owed: Vec<Owed>, seen: bool) -> Result<(), StoreError> {
+        let held_up = |_: &_| {
             gate("owed");
-            shared.owed()
-        });
-        let owed = owed.await?;
+            Ok(())
+        };
+        self.in_store(held_up).await?;
         let burst = if owed.len() < MANY { 0 } else { BURST };
         self.0.beside.burst.lock().resize_with(burst, || self.0.saves.promises.begin());
         if owed.is_empty() || on("nohandover") {
             return Ok(());
         }
         // What is at hand may be from before the steps. One look reads all of them.
-        let seen = self.catch_up().await.is_ok();
+        let seen = seen || self.catch_up().await.is_ok();
         for Owed { number, ask, effects } in &owed {
             // It may be noted as owed for a while longer.
             let known = self.0.beside.paying.lock().insert(*number, (*ask, effects.clone()));

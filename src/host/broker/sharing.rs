@@ -110,16 +110,23 @@ impl Broker {
                 () = self.leases().begun() => told = None,
             }
             let now = clock.monotonic();
+            // Before the look, which then shows the steps that ask for it.
+            let mut owed = self.owed().await;
             let mut kept_up = self.catch_up().await;
-            if kept_up.is_ok() {
-                // On a notice only if that may be of a run that has left its groups.
-                let runs = self.0.beside.runs.load(Ordering::Relaxed);
-                if tended.is_none_or(|(last, before)| now.since(last) >= LOOK || before != runs) {
-                    kept_up = self.tend().await;
-                    tended = Some((now, runs));
-                }
-                kept_up = self.pay().await.and(kept_up);
+            let mut seen = kept_up.is_ok();
+            // On a notice only if that may be of a run that has left its groups.
+            let runs = self.0.beside.runs.load(Ordering::Relaxed);
+            if seen && tended.is_none_or(|(last, before)| now.since(last) >= LOOK || before != runs) {
+                kept_up = self.tend().await;
+                tended = Some((now, runs));
+                // It may hold more groups now.
+                (owed, seen) = (self.owed().await, false);
             }
+            let paid = match owed {
+                Ok(owed) => self.pay(owed, seen).await,
+                Err(error) => Err(error),
+            };
+            kept_up = paid.and(kept_up);
             next = now + (clock.monotonic().since(now) * TIMES).clamp(PAUSE, LOOK);
             self.settle_in();
             // Beside the looks: the first time it may read very many outcomes.

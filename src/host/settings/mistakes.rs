@@ -121,6 +121,7 @@ impl Mistakes {
         let mut replaced = BTreeSet::new();
         loop {
             group::refuse_misplaced(&mut table, self);
+            self.refuse_lists(&mut table);
             let mut whole = table.clone();
             group::inherit(&mut whole);
             let error = match serde_path_to_error::deserialize(Value::from(whole)) {
@@ -146,6 +147,16 @@ impl Mistakes {
             }
             if self.found.len() >= MOST || !take_out(&mut table, &path, &mut replaced) {
                 return None;
+            }
+        }
+    }
+
+    /// A list in place of a section would be read as the values of its keys.
+    fn refuse_lists(&mut self, table: &mut Table) {
+        for (key, value) in table.iter_mut().filter(|(_, value)| matches!(value.kind, ValueKind::Array(_))) {
+            if let Some(default @ Value { kind: ValueKind::Table(_), .. }) = defaults().remove(key) {
+                self.add(&**key, "must be a table of keys, not a list");
+                *value = default;
             }
         }
     }

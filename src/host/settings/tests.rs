@@ -169,6 +169,7 @@ fn every_mistake_is_one_sentence_that_says_what_to_do() {
         ("[web]\npeople = [{ groups = [\"a\"] }]".into(), "web.people[0].name: missing: write name = ... (settings, line 2)".into()),
         ("[web]\npeople = [{ name = \"ann\", token = \"0123456789abcdef0123456789abcdef\", groups = [\"a b\"] }]".into(), "web.people[0].groups[0]: 1-64 of A-Z a-z 0-9 _ -, the first a letter or digit (settings, line 2)".into()),
         ("[groups.a]\nsession = { start = { command = [[\"x\"]] } }".into(), "groups.a.session.start.command[0]: must be a string, not a list (settings, line 2)".into()),
+        ("asks = [\"5m\"]".into(), "asks: must be a table of keys, not a list (settings, line 1)".into()),
         ("[groups]\nroutes = [{ channel = \"web\" }]".into(), "groups.routes: belongs in [groups.<name>], the section of one group (settings, line 2)".into()),
         ("slack = \"xoxb-secret\"".into(), "slack: must be a table of keys, not a string (settings, line 1)".into()),
         ("[web]\npeople = [\"ann\", { name = \"bob\" }]".into(), "web.people[0]: must be a table of keys, not a string (settings, line 2)".into()),

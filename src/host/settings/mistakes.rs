@@ -118,10 +118,10 @@ impl Mistakes {
 
     /// The shape of the settings, without what is wrong in them.
     pub(super) fn read(&mut self, mut table: Table) -> Option<Shape> {
+        group::refuse_misplaced(&mut table, self);
+        self.refuse_lists(&mut table);
         let mut replaced = BTreeSet::new();
         loop {
-            group::refuse_misplaced(&mut table, self);
-            self.refuse_lists(&mut table);
             let mut whole = table.clone();
             group::inherit(&mut whole);
             let error = match serde_path_to_error::deserialize(Value::from(whole)) {
@@ -322,10 +322,11 @@ fn take_out(table: &mut Table, path: &[Segment], replaced: &mut BTreeSet<String>
         at(table, parent)
             .and_then(|value| if let ValueKind::Table(table) = &mut value.kind { Some(table) } else { None })
     };
-    let taken = holder.and_then(|holder| Some((holder.remove(key)?, holder)));
-    let Some((_taken, holder)) = taken else { return false };
-    let mut defaults = defaults();
-    if let Some(default) = at(&mut defaults, path).filter(|_| is_first) {
+    let Some(holder) = holder else { return false };
+    if holder.remove(key).is_none() {
+        return false;
+    }
+    if is_first && let Some(default) = at(&mut defaults(), path) {
         holder.insert(key.clone(), default.clone());
     }
     true

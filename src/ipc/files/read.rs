@@ -87,7 +87,7 @@ fn read(file: &OwnedFd, stamp: Stamp, limit: usize) -> Result<(Vec<u8>, Stamp), 
         if bytes.len() > limit {
             return Err(ReadError::TooLarge { bytes: bytes.len() as u64, limit });
         }
-        bytes.reserve(if bytes.len() > size { 4_096 } else { 1 });
+        bytes.reserve(1);
     }
     Ok((bytes, stamp))
 }

@@ -203,6 +203,10 @@ impl Index {
     fn put_in_order(&mut self, slot: Slot) {
         self.pages.put(slot, &self.entries);
         self.codes.insert(slot, coded(&self.entries));
+        self.put_deadline(slot);
+    }
+
+    fn put_deadline(&mut self, slot: Slot) {
         if self.entries[slot].deadline() < Time::MAX {
             self.deadlines.insert(slot, due(&self.entries));
         }
@@ -234,9 +238,7 @@ impl Index {
             }
             self.attempts.note(slot, ask, subjects(&ask.content), Some(&before), &self.entries);
         }
-        if entry.deadline() < Time::MAX {
-            self.deadlines.insert(slot, due(&self.entries));
-        }
+        self.put_deadline(slot);
         self.link(slot, ask, self.naming.names(ask));
     }
 

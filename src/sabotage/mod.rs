@@ -25,11 +25,28 @@ pub fn crash_point(name: &str) {
     }
 }
 
-/// Holds up the named place for as long as a file is there: `ASKD_GATE=name=path`.
-pub fn gate(name: &str) {
+/// Whether the named place is held up: for as long as a file is there, `ASKD_GATE=name=path`.
+fn is_shut(name: &str) -> bool {
     let file = chosen("ASKD_GATE").and_then(|gate| Some(gate.strip_prefix(name)?.strip_prefix('=')?.to_owned()));
-    while file.as_ref().is_some_and(|file| std::path::Path::new(file).exists()) {
-        std::thread::park_timeout(std::time::Duration::from_millis(5));
+    file.is_some_and(|file| std::path::Path::new(&file).exists())
+}
+
+/// How often a place that is held up looks whether it still is.
+const LOOK: std::time::Duration = std::time::Duration::from_millis(5);
+
+/// Holds up the named place, and its thread.
+pub fn gate(name: &str) {
+    while is_shut(name) {
+        std::thread::park_timeout(LOOK);
+    }
+}
+
+/// The same of a task, which must not keep its thread from others.
+#[cfg(feature = "host")]
+#[expect(clippy::disallowed_methods, reason = "a test holds it up in real time, whatever clock the daemon runs by")]
+pub async fn task_gate(name: &str) {
+    while is_shut(name) {
+        tokio::time::sleep(LOOK).await;
     }
 }
 

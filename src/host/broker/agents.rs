@@ -8,7 +8,7 @@ use crate::host::store::{Sharing, StoreError};
 use crate::ipc::files::ReadError;
 use crate::ipc::wire::file_bytes;
 use crate::ipc::{BRIEFINGS, response_name};
-use crate::sabotage::{crash_point, gate};
+use crate::sabotage::{crash_point, task_gate};
 use askd_core::{
     AgentStart, Ask, AskId, DeliveryEvent, Event, FollowUp, FollowUpEvent, RequestId, Taker, Tried, WaiterEvent,
 };
@@ -117,9 +117,14 @@ impl Broker {
             let Some(tried) = broker.0.ctx.unless_cut(Box::pin(broker.try_start(&ask))).await else { return };
             crash_point("wake.started");
             let (nth, since) = (ask.follow_up().briefings, ask.follow_up().briefing.published_at());
-            let lost = matches!(tried, Tried::Read).then_some(since).flatten().filter(|since| {
-                gate("wake.read");
-                !broker.keeps_briefings(&ask.group) && broker.went_with_folder(&ask.group, &Taker::Briefing, *since)
+            let is_gone = matches!(tried, Tried::Read);
+            if is_gone {
+                task_gate("wake.read").await;
+            }
+            let lost = since.filter(|since| {
+                is_gone
+                    && !broker.keeps_briefings(&ask.group)
+                    && broker.went_with_folder(&ask.group, &Taker::Briefing, *since)
             });
             let event = match lost {
                 Some(since) => DeliveryEvent::Lost { since }.to(Taker::Briefing),

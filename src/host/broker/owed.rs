@@ -4,7 +4,7 @@ use super::errands::Errand;
 use super::saves::BURST;
 use super::{Broker, RETRY};
 use crate::host::store::{LeftTo, Owed, Sharing, StoreError};
-use crate::sabotage::{gate, on};
+use crate::sabotage::{on, task_gate};
 use askd_core::{Ask, AskId, Effect};
 use std::time::Duration;
 
@@ -19,11 +19,7 @@ impl Broker {
 
     /// Does that. `seen`: a look has read since what others have stored.
     pub(super) async fn pay(&self, owed: Vec<Owed>, seen: bool) -> Result<(), StoreError> {
-        let held_up = |_: &_| {
-            gate("owed");
-            Ok(())
-        };
-        self.in_store(held_up).await?;
+        task_gate("owed").await;
         let burst = if owed.len() < MANY { 0 } else { BURST };
         self.0.beside.burst.lock().resize_with(burst, || self.0.saves.promises.begin());
         if owed.is_empty() || on("nohandover") {
@@ -68,6 +64,7 @@ impl Broker {
                 return;
             }
         };
+        // A daemon of an earlier version leaves that to the holder.
         if effects.contains(&Effect::Retire) {
             self.retire_later(id);
         }

@@ -110,18 +110,22 @@ impl Broker {
                 () = self.leases().begun() => told = None,
             }
             let now = clock.monotonic();
-            // Before the look, which then shows the steps that ask for it.
-            let mut owed = self.owed().await;
-            let mut kept_up = self.catch_up().await;
-            let mut seen = kept_up.is_ok();
             // On a notice only if that may be of a run that has left its groups.
-            let runs = self.0.beside.runs.load(Ordering::Relaxed);
-            if seen && tended.is_none_or(|(last, before)| now.since(last) >= LOOK || before != runs) {
+            let is_due = tended.is_none_or(|(last, _)| now.since(last) >= LOOK);
+            // Before the look, which then shows the steps that ask for it.
+            let owed = if is_due { None } else { Some(self.owed().await) };
+            let mut kept_up = self.catch_up().await;
+            let (looked, runs) = (kept_up.is_ok(), self.0.beside.runs.load(Ordering::Relaxed));
+            let tends = looked && (is_due || tended.is_some_and(|(_, before)| before != runs));
+            if tends {
                 kept_up = self.tend().await;
                 tended = Some((now, runs));
-                // It may hold more groups now.
-                (owed, seen) = (self.owed().await, false);
             }
+            let (owed, seen) = match owed {
+                Some(owed) if !tends => (owed, looked),
+                // It may hold more groups now.
+                _ => (self.owed().await, false),
+            };
             let paid = match owed {
                 Ok(owed) => self.pay(owed, seen).await,
                 Err(error) => Err(error),

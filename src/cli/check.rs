@@ -41,10 +41,17 @@ fn summary(settings: &Settings) -> String {
         .whatsapp
         .as_ref()
         .map_or_else(|| "not set up".to_owned(), |whatsapp| format!("phone number id {}", whatsapp.phone_number_id));
+    let records = match &settings.postgres.url {
+        Some(_) => format!("PostgreSQL; this daemon's host is {}", settings.postgres.node),
+        None => format!("files in {}", settings.state_dir().display()),
+    };
+    let once = if settings.agents.listen.is_some() { "" } else { ", once there is a token" };
     let mut lines = vec![
         "The settings are right.".to_owned(),
         format!("Data folder  {}", settings.data_dir.display()),
+        format!("Records      {records}"),
         format!("Inbox        {}", settings.inbox_url()),
+        format!("Agents       their folders, or {}{once}", settings.agents.url()),
         format!("Slack        {slack}"),
         format!("WhatsApp     {whatsapp}"),
     ];

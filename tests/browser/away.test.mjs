@@ -45,7 +45,7 @@ describe('Slack is away', () => {
       const ask = await daemon.asked({ questions: [FRAMEWORK] });
       await card(page, ask).getByText('Slack cannot be reached. You can answer here.').waitFor();
       assert.ok(await card(page, ask).getByText('also in Slack').isHidden(), 'it stands here alone');
-      await page.getByRole('region', { name: 'What is wrong' }).getByText('network, DNS, firewall (askd uses no proxy). askd keeps trying.').waitFor({ timeout: 60000 });
+      await page.getByRole('region', { name: 'What is wrong' }).getByText('network, DNS, firewall, CA certificates (askd uses no proxy). askd keeps trying.').waitFor({ timeout: 60000 });
       await until('the view', async () => (await daemon.known(ask.request_id)).viewed);
       // Its retries are used up after a second.
       await until('the last try', async () => (await daemon.known(ask.request_id)).attempt === 3);

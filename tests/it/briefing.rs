@@ -1,10 +1,13 @@
 //! What an agent's entry point gets from `askd briefing`, and what becomes of it when something goes wrong.
 
 use crate::harness::{Agent, SOON, World, askd, holds, within};
+use crate::remote::Remote;
+use crate::sessions::{Program, start, with_session};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 const FIRST: &str = "You previously asked the user: \"Which auth strategy?\"\nOptions: 1. JWT tokens, 2. Session cookies\n\
@@ -233,4 +236,29 @@ fn the_entry_point_of_the_document_works() {
     };
     assert!(run().starts_with(FIRST.trim_end()), "{}", run());
     assert!(!run().is_empty() && !run().contains("Which auth strategy?"), "an agent starts without one, too");
+}
+
+/// Else the agent would wait minutes for the next try.
+#[test]
+fn an_agent_is_started_although_a_call_that_got_nothing_held_its_outcome_when_the_next_try_was_due() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::new(dir.path(), "start", 1);
+    let mut remote = Remote::ready(with_session(&start(&program), "").with_binary());
+    let gate = remote.world.dir.path().join("gate");
+    remote.world.set_env("ASKD_GATE", &format!("call.holds={}", gate.display()));
+    remote.world.start();
+    let agent = remote.agent("g");
+    assert_eq!(agent.ask("r1", "Deploy?").0, 201);
+    remote.answer("r1", "yes");
+    let runs = |n: usize| (program.runs().len() >= n).then_some(());
+    remote.world.passing(Duration::from_secs(90), "the first try", || runs(1));
+    fs::write(&gate, "").unwrap();
+    let call = agent.send("GET", "/asks/r1?wait=60", "");
+    // It is stopped at the gate by then.
+    thread::sleep(Duration::from_millis(500));
+    remote.world.later(Duration::from_secs(10));
+    thread::sleep(Duration::from_secs(1));
+    assert!(runs(2).is_none(), "the agent was started while a call was given its outcome");
+    drop(call);
+    within(SOON, "the second try", || runs(2));
 }

@@ -1,6 +1,7 @@
 //! Stories with records in PostgreSQL: those here, most with several hosts; and all others if `ASKD_STORIES_ON=postgres`.
 //! `tests/postgres/run` starts the server that `ASKD_TEST_POSTGRES` names; without it these stories say that they were skipped.
 
+#[cfg(feature = "postgres")]
 use crate::command_line::{as_another, of_another};
 use crate::daemon::{Beside, Others};
 use crate::harness::{SOON, World, askd, choice, names, within};

@@ -46,7 +46,9 @@ fn check_prints_every_mistake_with_its_line_or_what_holds() {
     insta::assert_snapshot!(out(&right), @r"
     The settings are right.
     Data folder  /tmp/askd-x
+    Records      files in /tmp/askd-x/state
     Inbox        http://127.0.0.1:8484
+    Agents       their folders, or http://127.0.0.1:8486, once there is a token
     Slack        Socket Mode
     WhatsApp     not set up
     Group research: Slack C1 (U1 can answer), then the inbox

@@ -6,6 +6,7 @@ use crate::host::broker::{Failure, Submitted};
 use crate::host::channel::web::Problem;
 use crate::ipc::wire::{self, ResponseFile, StatusFile, response_for};
 use crate::random;
+use crate::sabotage::task_gate;
 use askd_core::{Ask, AskId, Carrier, DeliveryState, Event, Group, Relation, RequestId, Waiter, WaiterEvent, wording};
 use axum::Json;
 use axum::body::Bytes;
@@ -16,7 +17,6 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::hash::Hash;
 use std::pin::pin;
-use std::slice::from_ref;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast;
@@ -274,6 +274,7 @@ impl Agents {
                 Now::Briefed(event) => {
                     // While the agent is being started with it, nobody else gets it.
                     if let Some(_alone) = self.broker.hold_start(id).await {
+                        task_gate("call.holds").await;
                         self.hold_briefing(caller, id).await?;
                         let before = Arc::clone(&ask);
                         ask = self.apply(id, event).await?;
@@ -350,7 +351,7 @@ pub(super) async fn taken(
     let of = (caller.holder.group.clone(), request_id.clone());
     let is_taken = ask.waiter(&request_id).is_some_and(|waiter| waiter.response.state() == DeliveryState::Taken);
     // It is held on: another daemon may not know yet that it was taken.
-    let anothers = !is_taken && agents.held(&agents.holds, &caller, from_ref(&of)).await?.is_some();
+    let anothers = !is_taken && agents.held(&agents.holds, &caller, std::slice::from_ref(&of)).await?.is_some();
     if anothers && !crate::sabotage::on("anytaker") {
         return problem(StatusCode::GONE, "Not yours", TAKEN);
     }

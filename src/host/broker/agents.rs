@@ -9,9 +9,7 @@ use crate::ipc::files::ReadError;
 use crate::ipc::wire::file_bytes;
 use crate::ipc::{BRIEFINGS, response_name};
 use crate::sabotage::{crash_point, task_gate};
-use askd_core::{
-    AgentStart, Ask, AskId, DeliveryEvent, Event, FollowUp, FollowUpEvent, RequestId, Taker, Tried, WaiterEvent,
-};
+use askd_core::{AgentStart, Ask, AskId, DeliveryEvent, Event, FollowUpEvent, RequestId, Taker, Tried, WaiterEvent};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,6 +75,13 @@ fn not_released(released: Result<(), StoreError>) {
     }
 }
 
+/// Which try to start the agent comes next, and with which of its briefings.
+fn nth_try(ask: &Ask) -> Option<(u32, u32)> {
+    let follow_up = ask.follow_up();
+    let AgentStart::Starting { tries, .. } = follow_up.start else { return None };
+    Some((follow_up.briefings, tries))
+}
+
 impl Broker {
     /// Which run of its container the agent is now, for later.
     pub(super) fn identify(&self, ask: &Arc<Ask>, request_id: RequestId) {
@@ -104,15 +109,13 @@ impl Broker {
     }
 
     pub(super) fn start_agent(&self, ask: &Arc<Ask>) {
-        // After a restart what is owed and what is due can be the same start.
-        let Some(alone) = self.hold_start_here(ask.id) else { return };
         let Some(tenure) = self.folder_tenure(ask) else { return };
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.finish(async move {
             if !broker.until_its(&ask).await {
                 return;
             }
-            let Some((alone, ask)) = broker.until_held(alone, ask).await else { return };
+            let Some((alone, ask)) = broker.until_held(ask).await else { return };
             // An agent that is not known to have started is started again: at least once.
             let Some(tried) = broker.0.ctx.unless_cut(Box::pin(broker.try_start(&ask))).await else { return };
             crash_point("wake.started");
@@ -137,31 +140,22 @@ impl Broker {
                 }
             }
             alone.release().await;
-            // Meanwhile the next session may have been briefed, or a lost briefing written again, and its start not begun.
-            let is_newer =
-                |now: &FollowUp| now.briefings > nth || now.briefing.published_at().is_some_and(|at| Some(at) != since);
-            if let Ok(Some(now)) = broker.get(ask.id).await
-                && is_newer(now.follow_up())
-                && matches!(now.follow_up().start, AgentStart::Starting { .. })
-            {
-                broker.start_agent(&now);
-            }
             drop(tenure);
         });
     }
 
-    /// Waits until no other daemon gives the outcome to a call, and returns the ask as it is then; `None` if nobody is to be started any more.
-    async fn until_held(&self, mut hold: StartHold, ask: Arc<Ask>) -> Option<(StartHold, Arc<Ask>)> {
-        if !self.is_shared() {
-            return Some((hold, ask));
-        }
+    /// Waits until nobody gives the outcome to a call, and no other start goes on; returns the ask as it is then. `None` if nobody is to be
+    /// started any more, or somebody has tried meanwhile: after a restart what is owed and what is due can be the same start.
+    async fn until_held(&self, ask: Arc<Ask>) -> Option<(StartHold, Arc<Ask>)> {
+        let here = self.0.ctx.unless_cut(self.0.starting.lock(ask.id)).await?;
+        let mut hold = StartHold { broker: self.clone(), id: ask.id, here: Some(here), everywhere: false };
         let mut pause = RETRY.0;
         loop {
             if hold.extend().await
                 && let Ok(now) = self.get_fitting(ask.id, |_| false).await
             {
-                let starts = |ask: &Arc<Ask>| matches!(ask.follow_up().start, AgentStart::Starting { .. });
-                return now.filter(starts).map(|now| (hold, now));
+                let nth = nth_try(&ask)?;
+                return now.filter(|now| nth_try(now) == Some(nth)).map(|now| (hold, now));
             }
             if !self.pause(&mut pause).await {
                 return None;

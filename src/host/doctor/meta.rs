@@ -218,6 +218,7 @@ pub(super) async fn windows(found: &mut Findings, whatsapp: &WhatsappSettings, s
 }
 
 /// What the daemon remembers of people.
+#[cfg_attr(not(feature = "postgres"), expect(clippy::unused_async, reason = "only a database is waited for"))]
 async fn remembered(settings: &Settings) -> Result<Value, String> {
     let bytes = match &settings.postgres.url {
         #[cfg(feature = "postgres")]

@@ -1,7 +1,7 @@
 //! One call of somebody else's server, as a check makes it: with a time limit, and with what its clock shows.
 
 use crate::clock::Clock;
-use crate::host::outgoing::client_for;
+use crate::host::outgoing::{client_for, root_cause};
 use crate::host::settings::{Settings, reachable};
 use askd_core::Time;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -63,7 +63,12 @@ impl Probe {
     /// Calls; the error says in a few words why there is no answer.
     pub(super) async fn call(&self, url: &str, build: impl FnOnce(&Client) -> RequestBuilder) -> Result<Said, String> {
         let client = client_for(url).timeout(TIMEOUT).build().map_err(|error| error.to_string())?;
-        let why = |error: reqwest::Error| if error.is_timeout() { "no answer" } else { "no connection" }.to_owned();
+        let why = |error: reqwest::Error| {
+            if error.is_timeout() {
+                return "no answer".to_owned();
+            }
+            format!("no connection: {}", root_cause(&error.without_url()))
+        };
         let response = build(&client).send().await.map_err(why)?;
         let header = |name: &str| response.headers().get(name)?.to_str().ok().map(str::to_owned);
         let date = header("date").and_then(|date| DateTimeParser::new().parse_timestamp(date).ok());

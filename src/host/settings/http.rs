@@ -59,6 +59,11 @@ impl Agents {
         Http { listen, webhook_listen: None, public_url, allowed_hosts, stop_delay }
     }
 
+    /// Where agents ask over HTTP.
+    pub fn url(&self) -> String {
+        self.http().url(if self.tls().is_some() { "https" } else { "http" })
+    }
+
     /// The files of its certificate and the key, if it has TLS of its own.
     pub fn tls(&self) -> Option<(PathBuf, PathBuf)> {
         (!self.tls_cert.as_os_str().is_empty()).then(|| (self.tls_cert.clone(), self.tls_key.clone()))
@@ -105,6 +110,11 @@ fn public_url<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::E
 }
 
 impl Http {
+    /// What people and clients call it, or else its address in this scheme.
+    pub(super) fn url(&self, scheme: &str) -> String {
+        self.public_url.clone().unwrap_or_else(|| format!("{scheme}://{}", reachable(self.listen)))
+    }
+
     pub(super) fn check(&self, section: &str, mistakes: &mut Mistakes) {
         let Self { listen, public_url, allowed_hosts, .. } = self;
         if !listen.ip().is_loopback() && public_url.is_none() && allowed_hosts.is_empty() {

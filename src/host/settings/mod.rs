@@ -230,7 +230,7 @@ impl Settings {
 
     /// Where the inbox is, for a link: the public address if there is one.
     pub fn inbox_url(&self) -> String {
-        self.http.public_url.clone().unwrap_or_else(|| format!("http://{}", reachable(self.http.listen)))
+        self.http.url("http")
     }
 
     /// Records that are askd's alone.

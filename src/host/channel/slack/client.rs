@@ -4,7 +4,7 @@
 //! Response bodies are never logged: they hold what people wrote.
 
 use super::pace::Pace;
-use crate::host::outgoing::client_for;
+use crate::host::outgoing::{client_for, root_cause};
 use crate::host::settings::SlackSettings;
 use crate::host::standing::Standing;
 use askd_core::wording;
@@ -38,8 +38,8 @@ pub(super) enum CallError {
         needed: Option<String>,
     },
     /// It never left this machine.
-    #[error("no connection")]
-    NotSent,
+    #[error("no connection: {0}")]
+    NotSent(String),
     /// It may have had its effect.
     #[error("{0}")]
     Unknown(String),
@@ -50,14 +50,17 @@ impl CallError {
     pub(super) fn explain(&self) -> String {
         match self {
             Self::Refused { code, needed } => wording::slack_refuses(code, needed.as_deref()),
-            Self::RateLimited(_) | Self::NotSent | Self::Unknown(_) => self.to_string(),
+            Self::RateLimited(_) | Self::NotSent(_) | Self::Unknown(_) => self.to_string(),
         }
     }
 }
 
 impl From<reqwest::Error> for CallError {
     fn from(error: reqwest::Error) -> Self {
-        if error.is_connect() { Self::NotSent } else { Self::Unknown("the connection broke".to_owned()) }
+        if error.is_connect() {
+            return Self::NotSent(root_cause(&error.without_url()));
+        }
+        Self::Unknown("the connection broke".to_owned())
     }
 }
 
@@ -114,7 +117,7 @@ impl Client {
         let now = self.pace.clock.now();
         match result {
             Err(CallError::RateLimited(_)) => {}
-            Err(error @ (CallError::NotSent | CallError::Unknown(_))) => {
+            Err(error @ (CallError::NotSent(_) | CallError::Unknown(_))) => {
                 self.standing.fails(now, error.to_string(), wording::UNREACHABLE);
             }
             Err(CallError::Refused { code, needed }) if is_about_the_token(code) => {

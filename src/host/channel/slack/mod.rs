@@ -213,7 +213,7 @@ impl Slack {
                 let wait = match slack.0.client.post::<IgnoredAny>("chat.postEphemeral", &chat, &body).await {
                     Ok(_) => return,
                     Err(CallError::RateLimited(wait)) => wait,
-                    Err(CallError::NotSent | CallError::Unknown(_)) => backoff.pause(),
+                    Err(CallError::NotSent(_) | CallError::Unknown(_)) => backoff.pause(),
                     Err(error @ CallError::Refused { .. }) => {
                         tracing::warn!(%error, "Slack refused a private message to a person");
                         return;

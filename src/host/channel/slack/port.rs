@@ -98,7 +98,7 @@ impl Channel for Slack {
                     return Found::CannotKnow;
                 }
                 Err(CallError::RateLimited(wait)) => wait,
-                Err(CallError::Refused { .. } | CallError::NotSent | CallError::Unknown(_)) => backoff.pause(),
+                Err(CallError::Refused { .. } | CallError::NotSent(_) | CallError::Unknown(_)) => backoff.pause(),
             };
             if self.clock().monotonic() + wait > until {
                 return Found::CannotKnow;
@@ -313,8 +313,8 @@ fn not_posted(error: &CallError) -> Posted {
             let retry_after_millis = Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
             Posted::NotPosted { retry_after_millis, trouble: Trouble::RateLimited }
         }
-        CallError::NotSent => {
-            tracing::warn!("Slack cannot be reached; askd will post the card again");
+        CallError::NotSent(why) => {
+            tracing::warn!(why, "Slack cannot be reached; askd will post the card again");
             Posted::NotPosted { retry_after_millis: None, trouble: Trouble::NoConnection }
         }
         CallError::Refused { code, .. } if is_final(code) => {

@@ -5,7 +5,7 @@ use super::errors::{Verdict, concerns_all, is_about_the_token, verdict};
 use super::identities::is_user_id;
 use crate::clock::Clock;
 use crate::host::channel::notice_its_return;
-use crate::host::outgoing::client_for;
+use crate::host::outgoing::{client_for, root_cause};
 use crate::host::settings::WhatsappSettings as Settings;
 use crate::host::standing::{Problem, Standing};
 use askd_core::{Time, Trouble, wording};
@@ -133,7 +133,7 @@ impl Client {
             let body = read(response).await.map(|bytes| serde_json::from_slice(&bytes).unwrap_or_default());
             Ok::<_, reqwest::Error>(body.map(|body| Replied { status, date, retry_after, body }))
         };
-        let fails = |why| self.calls.fails(self.clock.now(), why, wording::UNREACHABLE);
+        let fails = |why: String| self.calls.fails(self.clock.now(), why, wording::UNREACHABLE);
         match self.clock.timeout(TIMEOUT, call).await {
             Some(Ok(Some(reply))) => {
                 self.note(&self.calls, reply.code().filter(|code| is_about_the_token(*code)));
@@ -141,16 +141,17 @@ impl Client {
             }
             Some(Ok(None)) => Err(Failure::Lost),
             Some(Err(error)) => {
-                fails("no connection");
-                if error.is_connect() {
-                    tracing::warn!(error = %error.without_url(), "WhatsApp cannot be reached");
+                let (never_left, why) = (error.is_connect(), root_cause(&error.without_url()));
+                fails(format!("no connection: {why}"));
+                if never_left {
+                    tracing::warn!(why, "WhatsApp cannot be reached");
                     return Err(Failure::Refused(Verdict::Retry(None, Trouble::NoConnection)));
                 }
-                tracing::warn!(error = %error.without_url(), "the reply of WhatsApp was lost");
+                tracing::warn!(why, "the reply of WhatsApp was lost");
                 Err(Failure::Lost)
             }
             None => {
-                fails("no answer");
+                fails("no answer".to_owned());
                 tracing::warn!("WhatsApp did not reply within {} s", TIMEOUT.as_secs());
                 Err(Failure::Lost)
             }

@@ -155,7 +155,6 @@ fn accepted(number: u128, group: &str) -> Accepted {
 }
 
 /// Nothing is left of it but its outcome, which is kept for so long.
-#[cfg(feature = "postgres")]
 pub(super) fn done(number: u128, keep: Duration) -> Ask {
     let accepted = accepted(number, "g");
     let rules = Rules { keep, ..accepted.rules };

@@ -173,7 +173,7 @@ fn empty(of: &Opened) -> Result<(), CopyError> {
     for name in names(of)? {
         of.documents.remove(&name).map_err(|source| cannot("change", of, source))?;
     }
-    of.store.flush()?;
+    of.store.flush_whole()?;
     Ok(())
 }
 
@@ -367,7 +367,7 @@ fn copy_all(from: &Opened, to: &Opened, host: &str, called: &Called) -> Result<(
         let stored = called.document(from, &name)?.map_or(Ok(()), |bytes| to.documents.store(&name, &bytes));
         stored.map_err(|source| cannot("write", to, source))?;
     }
-    to.store.flush()?;
+    to.store.flush_whole()?;
     Ok(())
 }
 
@@ -413,7 +413,7 @@ mod tests {
     /// A copy reads what is filed, and what was in the journal when the store was opened.
     fn save(to: &Opened, ask: &Arc<Ask>) {
         to.store.save(ask, Save::Now).unwrap();
-        to.store.flush().unwrap();
+        to.store.flush_whole().unwrap();
     }
 
     #[test]
@@ -425,7 +425,7 @@ mod tests {
         save(&from, &open);
         save(&from, &done);
         from.store.retire(&done.group, done.id).unwrap();
-        from.store.flush().unwrap();
+        from.store.flush_whole().unwrap();
         let allowed =
             Allowed { question: Digest::from_bytes([1; 32]), at: Time::from_millis(7), by: Person::operator(Via::Cli) };
         from.store.allow(&open.group, &[allowed], Time::from_millis(0)).unwrap();

@@ -89,6 +89,11 @@ pub trait Store: Debug + Send + Sync {
     /// Puts all that was saved [`Save::Soon`] or [`Save::Later`] on stable storage, and all that was retired or forgotten.
     fn flush(&self) -> Result<(), StoreError>;
 
+    /// The same, and has a scan find it.
+    fn flush_whole(&self) -> Result<(), StoreError> {
+        self.flush()
+    }
+
     /// Whether another flush has something to do although nothing is saved.
     fn has_more_to_flush(&self) -> bool {
         false

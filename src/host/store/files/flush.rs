@@ -1,5 +1,7 @@
-//! A flush writes the files of asks whose newest record stands elsewhere, each once, whatever comes meanwhile, and then has the journal
-//! emptied. A file is replaced only by one that is synced, so a loss of power never tears what was filed before.
+//! A flush puts on stable storage all that was saved. It writes the files of asks that are over, and of those whose newest record stands in a
+//! part of the journal that is closed, each once, whatever comes meanwhile, and then has those parts emptied. More will happen to
+//! the others soon, so their newest records go into the journal, which costs a tenth. A file is replaced only by one that is synced, so a
+//! loss of power never tears what was filed before.
 
 use super::journal::Place;
 use super::opening::{WITH_JOURNAL, mark_format};
@@ -11,6 +13,9 @@ use askd_core::record::EntryId;
 use askd_core::{Ask, AskId, Group};
 use std::io;
 use std::sync::Arc;
+
+/// For how many asks in turn a flush keeps others from saving.
+const AT_A_TIME: usize = 128;
 
 /// A record that a flush has written or synced, and not named yet.
 #[derive(Debug)]
@@ -24,14 +29,14 @@ pub(super) struct Staged {
     written: bool,
 }
 
-/// What came of filing all asks.
-struct Filed {
+/// What came of filing asks.
+pub(super) struct Filed {
     /// The first failure.
-    first: io::Result<()>,
-    /// The asks that could not be filed.
-    failed: Vec<AskId>,
-    /// The journal has a newer record of one by now.
-    overtaken: bool,
+    pub(super) first: io::Result<()>,
+    /// The asks that are not filed, although nothing else has their newest record.
+    pub(super) left: Vec<AskId>,
+    /// The journal has the newest record of one, in a later part.
+    pub(super) carried: bool,
 }
 
 impl Files {
@@ -104,16 +109,19 @@ impl Files {
         Ok(true)
     }
 
-    /// Files all asks that have to be. Goes on after a failure, and returns the first one.
-    pub(super) fn flush_all(&self) -> io::Result<()> {
+    /// Files what is due, or `all`. Goes on after a failure, and returns the first one.
+    pub(super) fn flush_all(&self, all: bool) -> io::Result<()> {
         let _alone = self.unfiled.flushing.lock();
-        let closed = {
+        let all = all || self.unfiled.are_many();
+        let (closed, first) = {
             // Those who save have appended to a part, and may not have noted it yet.
             let _nobody_saves = self.writable.write();
             self.journal.close_part(false)
         };
-        let filed = self.file_all();
-        let carried = self.carry_on_failed(&filed.failed);
+        let filed = self.file_those(|it| {
+            all || it.ask.is_done_with() && !it.ask.is_untaken() || !self.journal.is_since(&it.entry, first)
+        });
+        let carried = self.carry_on_left(&filed.left);
         self.end_flush(closed, filed, carried)
     }
 
@@ -121,20 +129,28 @@ impl Files {
     pub(super) fn flush_and_close(&self) -> io::Result<()> {
         let _alone = self.unfiled.flushing.lock();
         let mut writable = self.writable.write();
-        let (closed, filed) = (self.journal.close_part(true), self.file_all());
-        let carried = self.carry_on(&filed.failed);
+        let ((closed, _), filed) = (self.journal.close_part(true), self.file_those(|_| true));
+        let carried = self.carry_on(&filed.left);
         self.end_flush(closed, filed, carried)?;
         *writable = false;
         self.journal.wipe()
     }
 
-    fn file_all(&self) -> Filed {
-        let mut filed = Filed { first: Ok(()), failed: Vec::new(), overtaken: false };
+    /// Files those that are due.
+    fn file_those(&self, is_due: impl Fn(&Unfiled) -> bool) -> Filed {
+        let mut filed = Filed { first: Ok(()), left: Vec::new(), carried: false };
         for id in self.unfiled.all() {
+            let is_left = self.unfiled.lock(id).get(&id).and_then(|it| (!is_due(it)).then_some(it.only_here));
+            if let Some(only_here) = is_left {
+                filed.carried = true;
+                filed.left.extend(only_here.then_some(id));
+                continue;
+            }
             match self.flush_ask(id, &format!(".tmp-flush-{id}")) {
-                Ok(newest) => filed.overtaken |= !newest,
+                Ok(newest) => filed.carried |= !newest,
                 Err(error) => {
-                    filed.failed.push(id);
+                    filed.carried = true;
+                    filed.left.push(id);
                     filed.first = filed.first.and(Err(error));
                 }
             }
@@ -142,10 +158,9 @@ impl Files {
         filed
     }
 
-    /// Syncs what was renamed, and empties the parts of the journal that were closed, if what could not be filed is in
-    /// another one by now.
-    fn end_flush(&self, closed: usize, filed: Filed, carried: io::Result<Option<Place>>) -> io::Result<()> {
-        let mut kept = carried.and_then(|last| last.map_or(Ok(()), |last| self.journal.sync(&last)));
+    /// Syncs what was renamed, and empties the parts of the journal that were closed. Before, another part has what they hold of asks that
+    /// are not filed, and is synced: until it is, a loss of power would leave neither.
+    pub(super) fn end_flush(&self, closed: usize, filed: Filed, mut kept: io::Result<()>) -> io::Result<()> {
         // In the head of the loop the lock would be held until its end, and a folder that fails could not be noted again.
         let [pending, settled] = std::mem::take(&mut *self.unfiled.folders.lock());
         let of = |kind: Kind| move |group: Group| (kind, group);
@@ -156,18 +171,12 @@ impl Files {
                 kept = kept.and(Err(error));
             }
         }
-        kept?;
-        self.empty_journal(closed, filed.overtaken)?;
-        filed.first
-    }
-
-    /// Empties the parts of the journal that were closed. `overtaken`: a record in them was not filed, because a newer one was
-    /// appended meanwhile. That one may not be synced, and until it is, a loss of power would leave neither.
-    pub(super) fn empty_journal(&self, closed: usize, overtaken: bool) -> io::Result<()> {
-        if overtaken && closed > 0 {
-            self.journal.sync_after(closed)?;
+        if filed.carried {
+            kept = kept.and_then(|()| self.journal.sync_after(closed));
         }
-        self.journal.empty(closed)
+        kept?;
+        self.journal.empty(closed)?;
+        filed.first
     }
 
     /// Appends an entry to the journal. The first one keeps an askd away that knows no journal.
@@ -181,27 +190,24 @@ impl Files {
         self.journal.append(kind, bytes)
     }
 
-    /// Appends the records of the asks that could not be filed to the journal again, and returns where the last one is.
-    pub(super) fn carry_on_failed(&self, ids: &[AskId]) -> io::Result<Option<Place>> {
-        if ids.is_empty() {
-            return Ok(None);
-        }
-        // Whoever saves has appended a newer record, and may not have noted it yet.
-        let _nobody_saves = self.writable.write();
-        self.carry_on(ids)
+    /// Appends the records of these asks to the journal.
+    pub(super) fn carry_on_left(&self, ids: &[AskId]) -> io::Result<()> {
+        ids.chunks(AT_A_TIME).try_for_each(|some| {
+            // Whoever saves has appended a newer record, and may not have noted it yet.
+            let _nobody_saves = self.writable.write();
+            self.carry_on(some)
+        })
     }
 
     /// The same while nobody saves.
-    fn carry_on(&self, ids: &[AskId]) -> io::Result<Option<Place>> {
-        let mut last = None;
+    fn carry_on(&self, ids: &[AskId]) -> io::Result<()> {
         for id in ids {
             let mut unfiled = self.unfiled.lock(*id);
             let Some(now) = unfiled.get_mut(id) else { continue };
             let place = self.append(Some(now.kind), &record::entry(&now.ask, now.in_doubt.as_deref())?)?;
-            now.entry = place.entry.clone();
-            last = Some(place);
+            (now.entry, now.only_here) = (place.entry, false);
         }
-        Ok(last)
+        Ok(())
     }
 
     /// Notes that an ask belongs to the kept outcomes. The next flush moves its file.

@@ -68,6 +68,8 @@ struct Part {
     end: u64,
     /// How far it is filled with zeros, or entries.
     room: u64,
+    /// The number of its first entry, if it has one.
+    first: u64,
     /// How many flushes have come since its first entry.
     flushes: u32,
 }
@@ -87,11 +89,21 @@ struct Parts {
     spare: Vec<Part>,
     /// The number of the next entry.
     next: u64,
+    /// Entries before this one are on stable storage, where no part has failed.
+    synced: u64,
     /// The number of the next part.
     next_part: u64,
     /// Parts with numbers up to this one could not be synced. What was appended there since the last sync may be lost,
     /// whatever a later sync says.
     failed: u64,
+}
+
+impl Parts {
+    /// Whether what was appended after so many parts were closed is on stable storage already.
+    fn is_synced_after(&self, closed: usize) -> bool {
+        let has_failed = self.current.as_ref().is_some_and(|part| part.number <= self.failed);
+        self.synced == self.next && self.closed.len() <= closed && !has_failed
+    }
 }
 
 /// Syncs by their numbers, from 1 on. One is under way at a time.
@@ -125,7 +137,7 @@ impl Journal {
             let bytes = folder.read_own(&number.to_string(), 2 * FULL).map_err(io::Error::other)?.0;
             let found = entries_of(&bytes);
             let file = Arc::new(folder.open_in_place(&number.to_string())?);
-            let part = Part { number, file, end: HEAD as u64, room: bytes.len() as u64, flushes: 0 };
+            let part = Part { number, file, end: HEAD as u64, room: bytes.len() as u64, first: 0, flushes: 0 };
             match found.first() {
                 Some(first) => {
                     // A run that was killed may have written it and not synced it. Others will act on it, and nobody writes it again.
@@ -142,7 +154,7 @@ impl Journal {
         let next_part = numbers.last().map_or(1, |number| number + 1);
         let synced = closed.len() as u64;
         let closed = closed.into_iter().map(|(_, part)| part).collect();
-        let parts = Parts { current: None, closed, spare, next, next_part, failed: 0 };
+        let parts = Parts { current: None, closed, spare, next, synced: next, next_part, failed: 0 };
         let syncs = Mutex::new(Syncs { begun: synced, ended: synced, failed: 0 });
         let ended = Condvar::new();
         let (run, boot) = (random::unique().into(), boot.to_owned());
@@ -166,6 +178,7 @@ impl Journal {
             text.extend(serde_json::to_vec(&Head { v: VERSION, first: number, run, boot })?);
             text.resize(HEAD - 1, b' ');
             text.push(b'\n');
+            part.first = number;
             0
         };
         let letter = LETTERS.iter().find(|(known, _)| *known == kind).map_or('g', |(_, letter)| *letter);
@@ -207,6 +220,9 @@ impl Journal {
 
     /// Puts on stable storage what was appended after so many parts were closed.
     pub(super) fn sync_after(&self, closed: usize) -> io::Result<()> {
+        if self.parts.lock().is_synced_after(closed) {
+            return Ok(());
+        }
         self.next_sync(|| self.sync_current())?;
         // A part that could not be synced was left for another one. What it holds may be lost.
         if self.parts.lock().closed.len() > closed { Err(shared_failure()) } else { Ok(()) }
@@ -219,24 +235,29 @@ impl Journal {
     }
 
     fn sync_current(&self) -> io::Result<()> {
-        let current = self.parts.lock().current.as_ref().map(|part| (Arc::clone(&part.file), part.number));
+        let (current, next) = {
+            let parts = self.parts.lock();
+            (parts.current.as_ref().map(|part| (Arc::clone(&part.file), part.number)), parts.next)
+        };
         let Some((file, number)) = current else { return Ok(()) };
         if number <= self.parts.lock().failed {
             // A sync may say that all is well after one has said that it is not.
             return Err(shared_failure());
         }
         let synced = file.sync();
-        if synced.is_err() {
+        let mut parts = self.parts.lock();
+        if synced.is_ok() {
+            parts.synced = parts.synced.max(next);
+        } else {
             // The kernel may treat what it could not write as written, so nothing more is appended to that file.
-            let mut parts = self.parts.lock();
             parts.failed = parts.failed.max(number);
         }
         synced
     }
 
     /// Has saves append to another part, if a flush has come since the first entry of this one, or in any case. Returns how many
-    /// parts wait to be filed. Nobody may be saving meanwhile.
-    pub(super) fn close_part(&self, in_any_case: bool) -> usize {
+    /// parts wait to be filed, and the number of the first entry that is in none of them. Nobody may be saving meanwhile.
+    pub(super) fn close_part(&self, in_any_case: bool) -> (usize, u64) {
         let mut parts = self.parts.lock();
         let is_due = |part: &mut Part| {
             part.flushes += u32::from(part.has_entries());
@@ -244,7 +265,13 @@ impl Journal {
         };
         let due = parts.current.take_if(is_due);
         parts.closed.extend(due);
-        parts.closed.len()
+        let first = parts.current.as_ref().filter(|part| part.has_entries()).map_or(parts.next, |part| part.first);
+        (parts.closed.len(), first)
+    }
+
+    /// Whether an entry is this run's, and not before the one with that number.
+    pub(super) fn is_since(&self, entry: &EntryId, first: u64) -> bool {
+        entry.run == self.run && entry.number >= first
     }
 
     /// Empties the first parts that were closed, because all that they hold is filed. The oldest goes first: an entry must not
@@ -336,7 +363,7 @@ fn begin(folder: &Dir, number: u64) -> io::Result<Part> {
         // The next save begins another one.
         let _stays = folder.remove(&name);
     })?);
-    Ok(Part { number, file, end: HEAD as u64, room: GROWS_BY as u64, flushes: 0 })
+    Ok(Part { number, file, end: HEAD as u64, room: GROWS_BY as u64, first: 0, flushes: 0 })
 }
 
 /// Of a record, and the run in which it was appended: an entry that an earlier run left must not pass for one of this.

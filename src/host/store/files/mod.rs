@@ -317,9 +317,13 @@ impl Store for Files {
     }
 
     fn flush(&self) -> Result<(), StoreError> {
-        let flushed = self.flush_all().map_err(io_error("cannot sync what was saved"));
+        let flushed = self.flush_all(false).map_err(io_error("cannot sync what was saved"));
         self.last_flush_failed.store(flushed.is_err(), Ordering::Relaxed);
         flushed
+    }
+
+    fn flush_whole(&self) -> Result<(), StoreError> {
+        self.flush_all(true).map_err(io_error("cannot file what was saved"))
     }
 
     fn has_more_to_flush(&self) -> bool {
@@ -334,13 +338,13 @@ impl Store for Files {
 
     fn learn(&self, whom: &mut Whom) -> Result<(), StoreError> {
         // What the last run left in the journal goes into files, too.
-        self.flush()?;
+        self.flush_whole()?;
         self.learn_all(whom).map_err(io_error("cannot forget"))
     }
 
     fn erase(&self, whom: &Whom, first: &mut dyn FnMut(&Ask) -> io::Result<()>) -> Result<Erased, StoreError> {
         // The journal holds no copies of records after this.
-        self.flush()?;
+        self.flush_whole()?;
         self.journal.wipe().map_err(io_error("cannot wipe the journal"))?;
         let mut erased = Erased::default();
         self.erase_all(whom, &mut erased, first).map_err(io_error("cannot forget"))?;

@@ -1,5 +1,6 @@
 //! The store against real folders.
 
+use super::flush::Filed;
 use super::unfiled::Saved;
 use super::*;
 use crate::host::store::conformance::{self, START, ask, ask_in_slack, scan};
@@ -36,7 +37,7 @@ fn what_is_no_plain_file_is_a_damaged_record() {
     let (temp, store) = open();
     let first = Arc::new(ask(1, "g"));
     store.save(&first, Save::Now).unwrap();
-    store.flush().unwrap();
+    store.flush_whole().unwrap();
     let file = temp.path().join("state/pending_questions/g").join(file_name(first.id));
     std::fs::remove_file(&file).unwrap();
     std::os::unix::fs::symlink("elsewhere", &file).unwrap();
@@ -90,12 +91,12 @@ fn an_entry_that_is_older_than_the_file_changes_nothing() {
     let store = open();
     store.save(&first, Save::Now).unwrap();
     store.save(&viewed, Save::Later).unwrap();
-    store.flush().unwrap();
+    store.flush_whole().unwrap();
     assert_eq!(journal(&path).len(), 1, "the next flush empties it");
     drop(store);
     let store = open();
     assert_eq!((load(&store, &first), store.unfiled.all()), (Arc::clone(&viewed), vec![first.id]));
-    store.flush().unwrap();
+    store.flush_whole().unwrap();
     assert_eq!((load(&store, &first), store.unfiled.all()), (Arc::clone(&viewed), vec![]));
     assert!(journal(&path).is_empty());
     // The next save of this run is newer than the file, whatever its number.
@@ -147,14 +148,14 @@ fn what_cannot_be_filed_stays_in_the_journal_and_the_rest_leaves_it() {
     std::fs::create_dir(&record).unwrap();
     store.save(&viewed, Save::Now).unwrap();
     for _ in 0..5 {
-        assert!(store.flush().is_err());
+        assert!(store.flush_whole().is_err());
         assert!(journal(&path).len() <= 2);
     }
     drop(store);
     std::fs::remove_dir(&record).unwrap();
     let store = Files::open(&path, false).unwrap();
     assert_eq!(load(&store, &first), viewed);
-    store.flush().unwrap();
+    store.flush_whole().unwrap();
     assert_eq!(
         (record::read(&std::fs::read(record).unwrap()).unwrap().ask, journal(&path)),
         (Ask::clone(&viewed), vec![])
@@ -167,12 +168,12 @@ fn a_flush_makes_it_durable_that_an_ask_is_forgotten() {
     let (_temp, store) = open();
     let kept = Arc::new(ask(1, "g"));
     store.save(&kept, Save::Now).unwrap();
-    store.flush().unwrap();
+    store.flush_whole().unwrap();
     let unsynced = || store.unfiled.folders();
     assert_eq!(unsynced(), []);
     store.forget(&kept.group, kept.id).unwrap();
     assert_eq!(unsynced(), [(Kind::Pending, kept.group.clone())]);
-    store.flush().unwrap();
+    store.flush_whole().unwrap();
     assert_eq!(unsynced(), []);
 }
 
@@ -186,21 +187,21 @@ fn what_may_be_saved_later_is_written_once_by_the_flush_or_with_the_next_save() 
     store.save(&first, Save::Now).unwrap();
     store.save(&viewed, Save::Later).unwrap();
     assert_eq!((stored(), load(&store, &first)), (Ask::clone(&first), Arc::clone(&viewed)), "it waits in memory");
-    store.flush().unwrap();
+    store.flush_whole().unwrap();
     assert_eq!((stored(), load(&store, &first)), (Ask::clone(&viewed), Arc::clone(&viewed)));
     assert_eq!(store.unfiled.all(), [], "nothing is left to flush");
     // A save that does not wait replaces what waits.
     for save in [Save::Now, Save::Soon] {
         store.save(&viewed, Save::Later).unwrap();
         store.save(&first, save).unwrap();
-        store.flush().unwrap();
+        store.flush_whole().unwrap();
         assert_eq!((stored(), load(&store, &first)), (Ask::clone(&first), Arc::clone(&first)), "{save:?}");
     }
     // What is retired is filed as it is by now.
     store.save(&viewed, Save::Later).unwrap();
     store.retire(&first.group, first.id).unwrap();
     assert_eq!(load(&store, &first), viewed);
-    store.flush().unwrap();
+    store.flush_whole().unwrap();
     let settled = temp.path().join("state/settled/g").join(file_name(first.id));
     assert_eq!(record::read(&std::fs::read(settled).unwrap()).unwrap().ask, *viewed);
     assert!(!file.exists() && store.unfiled.all().is_empty());
@@ -219,14 +220,14 @@ fn a_flush_that_fails_leaves_no_temporary_file() {
     store.save(&viewed, Save::Later).unwrap();
     std::fs::remove_file(&record).unwrap();
     std::fs::create_dir(&record).unwrap();
-    assert!(store.flush().is_err());
+    assert!(store.flush_whole().is_err());
     assert_eq!(names(), [record.as_path()]);
     std::fs::remove_dir(&record).unwrap();
-    store.flush().unwrap();
+    store.flush_whole().unwrap();
     assert_eq!(names(), [record.as_path()]);
     // The same among the kept outcomes.
     store.retire(&first.group, first.id).unwrap();
-    store.flush().unwrap();
+    store.flush_whole().unwrap();
     let folder = temp.path().join("state/settled/g");
     let names = || std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
     let record = folder.join(file_name(first.id));
@@ -234,7 +235,7 @@ fn a_flush_that_fails_leaves_no_temporary_file() {
     store.save(&viewed, Save::Later).unwrap();
     std::fs::remove_file(&record).unwrap();
     std::fs::create_dir(&record).unwrap();
-    assert!(store.flush().is_err());
+    assert!(store.flush_whole().is_err());
     assert_eq!(names(), [record.as_path()]);
 }
 
@@ -256,7 +257,7 @@ fn a_flush_that_later_saves_overtook_names_nothing() {
     assert!(!store.finish_flush(first.id, ".tmp-flush", &staged).unwrap());
     assert_eq!(stored(), *first);
     assert_eq!(store.unfiled.all(), [first.id], "the next flush is for the last save");
-    store.flush().unwrap();
+    store.flush_whole().unwrap();
     assert_eq!((stored(), store.unfiled.all()), (Ask::clone(&newer), vec![]));
     assert!(!file.with_file_name(".tmp-flush").exists());
 }
@@ -285,10 +286,49 @@ fn an_ask_that_is_being_posted_has_no_file_before_the_next_save() {
     store.save(&posted(&second), Save::Soon).unwrap();
     assert!(!store.finish_flush(second.id, ".tmp-flush", &staged).unwrap());
     assert_eq!(stored(&second), *posted(&second));
-    store.flush().unwrap();
+    store.flush_whole().unwrap();
     assert_eq!(std::fs::metadata(file(&first)).unwrap().ino(), made, "it was not written again");
     assert_eq!((stored(&second), stored(&third)), (Ask::clone(&posted(&second)), Ask::clone(&third)));
     assert_eq!(store.unfiled.all(), []);
+}
+
+/// To file an ask of which more will be known soon would be to file it twice.
+#[test]
+fn a_flush_files_what_is_over_and_has_the_rest_in_the_journal_until_the_part_is_closed() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("state");
+    let (first, viewed) = ask_and_viewed();
+    let over = Arc::new(conformance::done(2, std::time::Duration::from_secs(3600)));
+    let store = Files::open(&path, false).unwrap();
+    let file = |kind: &str, ask: &Ask| path.join(kind).join("g").join(file_name(ask.id));
+    let stored = |path: PathBuf| record::read(&std::fs::read(path).unwrap()).unwrap().ask;
+    for ask in [&first, &Arc::new(ask(2, "g"))] {
+        store.save(ask, Save::Now).unwrap();
+    }
+    store.save(&viewed, Save::Later).unwrap();
+    store.save(&over, Save::Later).unwrap();
+    store.retire(&over.group, over.id).unwrap();
+    let syncs = store.journal.syncs();
+    store.flush().unwrap();
+    assert_eq!(stored(file("settled", &over)), *over);
+    assert_eq!((stored(file("pending_questions", &first)), store.unfiled.all()), (Ask::clone(&first), vec![first.id]));
+    assert_eq!(store.journal.syncs(), syncs + 1);
+    // A kill finds it in the journal, and so does a loss of power.
+    drop(store);
+    let store = Files::open(&path, false).unwrap();
+    assert_eq!(load(&store, &first), viewed);
+    drop(store);
+    let store = Files::open(&path, false).unwrap();
+    store.flush().unwrap();
+    assert_eq!(stored(file("pending_questions", &first)), *viewed, "the part of an earlier run is closed");
+    // The next flush but one files it, whatever is saved.
+    let typing = Arc::new(Ask::clone(&viewed).step(Event::Typing, START).unwrap().unwrap().ask);
+    store.save(&typing, Save::Soon).unwrap();
+    store.flush().unwrap();
+    assert_eq!(stored(file("pending_questions", &first)), *viewed);
+    store.flush().unwrap();
+    assert_eq!((stored(file("pending_questions", &first)), store.unfiled.all()), (Ask::clone(&typing), vec![]));
+    assert!(store.journal.is_empty());
 }
 
 /// The journal must not lose a promise to a newer record that is not synced.
@@ -297,16 +337,17 @@ fn a_part_of_the_journal_is_emptied_only_once_what_overtook_it_is_synced() {
     let (_temp, store) = open();
     let (first, viewed) = ask_and_viewed();
     store.save(&first, Save::Now).unwrap();
-    let closed = store.journal.close_part(true);
+    let (closed, _) = store.journal.close_part(true);
     let staged = store.stage_flush(first.id, ".tmp-flush").unwrap().unwrap();
     store.save(&viewed, Save::Soon).unwrap();
     let before = store.journal.syncs();
     let newest = store.finish_flush(first.id, ".tmp-flush", &staged).unwrap();
-    store.empty_journal(closed, !newest).unwrap();
+    let filed = Filed { first: Ok(()), left: Vec::new(), carried: !newest };
+    store.end_flush(closed, filed, Ok(())).unwrap();
     assert_eq!(store.journal.syncs(), before + 1);
     // Otherwise nothing waits for a sync.
-    store.flush().unwrap();
-    store.flush().unwrap();
+    store.flush_whole().unwrap();
+    store.flush_whole().unwrap();
     assert_eq!((store.journal.syncs(), store.journal.is_empty()), (before + 1, true));
 }
 
@@ -323,7 +364,7 @@ fn what_a_killed_run_left_unsynced_is_synced_before_the_journal_is_emptied() {
     let store = Files::open(&path, false).unwrap();
     assert_eq!(store.unfiled.all(), [first.id]);
     assert_eq!(store.unfiled.folders(), []);
-    store.flush().unwrap();
+    store.flush_whole().unwrap();
     assert!(store.unfiled.all().is_empty() && store.journal.is_empty());
     assert_eq!(load(&store, &first), first);
 }
@@ -353,21 +394,21 @@ fn what_the_journal_has_of_another_boot_stays_in_doubt_when_it_is_filed_or_carri
     std::fs::create_dir(&record).unwrap();
     let store = open();
     for _ in 0..2 {
-        store.flush().unwrap_err();
+        store.flush_whole().unwrap_err();
     }
     drop(store);
     std::fs::remove_dir(&record).unwrap();
     let store = open();
     assert_eq!(lost(&store), 1, "carried on");
     for _ in 0..2 {
-        store.flush().unwrap();
+        store.flush_whole().unwrap();
     }
     assert!(store.journal.is_empty());
     drop(store);
     let store = open();
     assert_eq!(lost(&store), 1, "filed");
     store.save(&first, Save::Now).unwrap();
-    store.flush().unwrap();
+    store.flush_whole().unwrap();
     drop(store);
     assert_eq!(lost(&open()), 0, "a step has come since");
 }
@@ -394,10 +435,10 @@ fn a_file_that_could_not_be_synced_is_written_anew() {
     // It is not followed, so it cannot be synced.
     std::fs::remove_file(&file).unwrap();
     std::os::unix::fs::symlink("elsewhere", &file).unwrap();
-    store.flush().unwrap_err();
+    store.flush_whole().unwrap_err();
     std::fs::remove_file(&file).unwrap();
     std::io::Write::write_all(&mut File::create(&file).unwrap(), b"what the disk has of it").unwrap();
-    store.flush().unwrap();
+    store.flush_whole().unwrap();
     assert_eq!(record::read(&std::fs::read(&file).unwrap()).unwrap().ask, *first);
 }
 
@@ -413,11 +454,11 @@ fn what_cannot_be_filed_goes_into_the_journal_while_nobody_saves() {
     std::fs::remove_file(&record).unwrap();
     std::os::unix::fs::symlink("elsewhere", &record).unwrap();
     std::thread::scope(|threads| {
-        store.flush().unwrap_err();
+        store.flush_whole().unwrap_err();
         let saving = store.saving().unwrap();
         let bytes = record::entry(&viewed, None).unwrap();
         let place = store.append(Some(Kind::Pending), &bytes).unwrap();
-        let carrying = threads.spawn(|| store.carry_on_failed(&[first.id]).unwrap());
+        let carrying = threads.spawn(|| store.carry_on_left(&[first.id]).unwrap());
         // It lets nobody else begin.
         while store.writable.try_read().is_some() {
             assert!(!carrying.is_finished());
@@ -444,7 +485,7 @@ fn an_ask_that_only_the_journal_had_is_not_new() {
     let store = Files::open(&path, false).unwrap();
     store.save(&viewed, Save::Now).unwrap();
     assert!(!file.exists());
-    store.flush().unwrap();
+    store.flush_whole().unwrap();
     assert_eq!(record::read(&std::fs::read(&file).unwrap()).unwrap().ask, *viewed);
 }
 
@@ -477,7 +518,7 @@ fn a_question_that_a_copy_has_both_open_and_closed_is_closed() {
     let open = std::fs::read(&file).unwrap();
     store.save(&answered, Save::Now).unwrap();
     store.retire(&first.group, first.id).unwrap();
-    store.flush().unwrap();
+    store.flush_whole().unwrap();
     assert!(!journal(&path).is_empty() && !file.exists());
     drop(store);
     std::io::Write::write_all(&mut File::create(&file).unwrap(), &open).unwrap();

@@ -48,6 +48,8 @@ pub(super) struct Unfiled {
     pub(super) kind: Kind,
     /// All entries about it up to this one are older, or the same.
     pub(super) entry: EntryId,
+    /// It was saved after that entry, and is nowhere else.
+    pub(super) only_here: bool,
     /// Its file is still among the open asks.
     pub(super) moves: bool,
     pub(super) file: InFile,
@@ -179,11 +181,12 @@ impl AllUnfiled {
             Saved::InJournal(_) | Saved::InMemory(_) if had_none => InFile::Nothing,
             Saved::InJournal(_) | Saved::InMemory(_) => InFile::Older,
         };
+        let only_here = matches!(saved, Saved::InMemory(_));
         let (Saved::InJournal(entry) | Saved::WithoutFile(entry) | Saved::Placed(entry) | Saved::InMemory(entry)) =
             saved;
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let (ask, all) = (Arc::clone(ask), Arc::clone(&self.bytes));
-        let noted = Unfiled { kind, moves, file, in_doubt: None, save, entry, bytes, all, ask };
+        let noted = Unfiled { kind, moves, file, in_doubt: None, save, entry, only_here, bytes, all, ask };
         unfiled.insert(noted.ask.id, noted);
     }
 
@@ -209,6 +212,11 @@ impl AllUnfiled {
     /// So many bytes wait that no more should.
     pub(super) fn are_too_many(&self) -> bool {
         self.bytes.load(Ordering::Relaxed) > MOST
+    }
+
+    /// The same before the next flush, if this one leaves them.
+    pub(super) fn are_many(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) > MOST / 2
     }
 
     /// Something was renamed in this folder.

@@ -51,7 +51,7 @@ pub(crate) struct Plan {
 }
 
 /// Where the power is cut in some of the lives.
-const STEPS: [&str; 9] = [
+const STEPS: [&str; 11] = [
     "accept.claimed",
     "accept.stored",
     "post.before",
@@ -61,6 +61,8 @@ const STEPS: [&str; 9] = [
     "deliver.written",
     "deliver.ready",
     "deliver.published",
+    "flush.filed",
+    "flush.ended",
 ];
 
 /// Everything that outlives the daemon.

@@ -9,6 +9,7 @@ use super::record;
 use super::unfiled::{InFile, Saved, Unfiled, is_in};
 use super::{Files, Kind, file_name};
 use crate::ipc::files::Access;
+use crate::sabotage::crash_point;
 use askd_core::record::EntryId;
 use askd_core::{Ask, AskId, Group};
 use std::io;
@@ -175,7 +176,9 @@ impl Files {
             kept = kept.and_then(|()| self.journal.sync_after(closed));
         }
         kept?;
+        crash_point("flush.filed");
         self.journal.empty(closed)?;
+        crash_point("flush.ended");
         filed.first
     }
 

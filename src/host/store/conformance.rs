@@ -44,6 +44,7 @@ fn what_is_saved_is_read_back_the_same_at_every_stage(open: &impl Fn() -> Box<dy
     store.forget(&blocked.group, blocked.id).unwrap();
     store.retire(&done.group, done.id).unwrap();
     store.retire(&done.group, done.id).unwrap();
+    store.flush().unwrap();
     drop(store);
     let store = open();
     let (pending, settled): (Vec<Stored>, _) = scan(&*store).unwrap().0.into_iter().partition(|found| !found.settled);

@@ -102,7 +102,7 @@ pub trait Store: Debug + Send + Sync {
     /// The same, and notes that nothing is missing. From then on nothing can be saved.
     fn close(&self) -> Result<(), StoreError>;
 
-    /// Moves a finished ask to the kept outcomes.
+    /// Moves a finished ask to the kept outcomes. That is stored like what is saved [`Save::Later`].
     fn retire(&self, group: &Group, id: AskId) -> Result<(), StoreError>;
 
     /// Drops an outcome that was kept long enough.

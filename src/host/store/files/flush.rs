@@ -36,8 +36,6 @@ pub(super) struct Filed {
     pub(super) first: io::Result<()>,
     /// The asks that are not filed, although nothing else has their newest record.
     pub(super) left: Vec<AskId>,
-    /// The journal has the newest record of one, in a later part.
-    pub(super) carried: bool,
 }
 
 impl Files {
@@ -139,21 +137,16 @@ impl Files {
 
     /// Files those that are due.
     fn file_those(&self, is_due: impl Fn(&Unfiled) -> bool) -> Filed {
-        let mut filed = Filed { first: Ok(()), left: Vec::new(), carried: false };
+        let mut filed = Filed { first: Ok(()), left: Vec::new() };
         for id in self.unfiled.all() {
             let is_left = self.unfiled.lock(id).get(&id).and_then(|it| (!is_due(it)).then_some(it.only_here));
             if let Some(only_here) = is_left {
-                filed.carried = true;
                 filed.left.extend(only_here.then_some(id));
                 continue;
             }
-            match self.flush_ask(id, &format!(".tmp-flush-{id}")) {
-                Ok(newest) => filed.carried |= !newest,
-                Err(error) => {
-                    filed.carried = true;
-                    filed.left.push(id);
-                    filed.first = filed.first.and(Err(error));
-                }
+            if let Err(error) = self.flush_ask(id, &format!(".tmp-flush-{id}")) {
+                filed.left.push(id);
+                filed.first = filed.first.and(Err(error));
             }
         }
         filed
@@ -172,10 +165,8 @@ impl Files {
                 kept = kept.and(Err(error));
             }
         }
-        if filed.carried {
-            kept = kept.and_then(|()| self.journal.sync_after(closed));
-        }
-        kept?;
+        let synced = self.journal.sync_after(closed);
+        kept.and(synced)?;
         crash_point("flush.filed");
         self.journal.empty(closed)?;
         crash_point("flush.ended");
@@ -213,12 +204,33 @@ impl Files {
         Ok(())
     }
 
-    /// Notes that an ask belongs to the kept outcomes. The next flush moves its file.
+    /// Keeps in memory what the next flush has to store. `false`: too much is kept already.
+    pub(super) fn leave_to_the_flush(&self, ask: &Arc<Ask>) -> bool {
+        let Some((kind, bytes, last)) = self.can_wait_in_memory(ask.id) else { return false };
+        self.unfiled.note(ask, kind, bytes, Saved::InMemory(last));
+        self.cache.lock().put(Arc::clone(ask), kind, bytes);
+        true
+    }
+
+    /// Where the record of an ask is, how long it is, and after which entry of the journal the ask is in memory, if it may be there alone.
+    fn can_wait_in_memory(&self, id: AskId) -> Option<(Kind, usize, EntryId)> {
+        let known = self.cache.lock().record_of(id);
+        let (kind, bytes) = known.filter(|_| !self.unfiled.are_too_many())?;
+        let last = self.unfiled.lock(id).get(&id).map(|it| it.entry.clone());
+        Some((kind, bytes, last.unwrap_or_else(|| self.journal.last())))
+    }
+
+    /// Notes that an ask belongs to the kept outcomes. The next flush moves its file; after a `kill -9` before that, a start finds that out
+    /// again.
     pub(super) fn move_to_settled(&self, ask: &Arc<Ask>) -> io::Result<()> {
         let _saving = self.saving()?;
-        let bytes = record::entry(ask, None)?;
-        let place = self.append(Some(Kind::Settled), &bytes)?;
-        self.unfiled.note_moved(ask, Kind::Settled, bytes.len(), Saved::InJournal(place.entry), true);
+        let (bytes, saved) = if let Some((_, bytes, last)) = self.can_wait_in_memory(ask.id) {
+            (bytes, Saved::InMemory(last))
+        } else {
+            let bytes = record::entry(ask, None)?;
+            (bytes.len(), Saved::InJournal(self.append(Some(Kind::Settled), &bytes)?.entry))
+        };
+        self.unfiled.note_moved(ask, Kind::Settled, bytes, saved, true);
         self.cache.lock().moved(ask.id, Kind::Settled);
         Ok(())
     }

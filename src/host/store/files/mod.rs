@@ -185,16 +185,6 @@ impl Files {
         Ok(true)
     }
 
-    /// Keeps in memory what the next flush files. `false`: too much is kept already.
-    fn leave_to_the_flush(&self, ask: &Arc<Ask>) -> bool {
-        let known = self.cache.lock().record_of(ask.id);
-        let Some((kind, bytes)) = known.filter(|_| !self.unfiled.are_too_many()) else { return false };
-        let last = self.unfiled.lock(ask.id).get(&ask.id).map(|it| it.entry.clone());
-        self.unfiled.note(ask, kind, bytes, Saved::InMemory(last.unwrap_or_else(|| self.journal.last())));
-        self.cache.lock().put(Arc::clone(ask), kind, bytes);
-        true
-    }
-
     /// Makes the first file of an ask at once, for people and tools that look for it. The journal has the promise, so nothing is
     /// synced, and a file that is there already is not replaced.
     fn place(&self, ask: &Ask, entry: &EntryId) -> io::Result<bool> {
@@ -307,6 +297,8 @@ impl Store for Files {
         let rename = || {
             let kind = self.take_out(group, id, Some(&aside))?;
             self.folder(kind, group)?.sync()?;
+            // That it is gone is on stable storage, too.
+            self.journal.sync_after(usize::MAX)?;
             Ok(self.path.join(kind.name()).join(group.as_str()).join(&aside).display().to_string())
         };
         rename().map_err(io_error(format!("cannot set ask {id} aside")))

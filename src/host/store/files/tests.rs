@@ -175,6 +175,12 @@ fn a_flush_makes_it_durable_that_an_ask_is_forgotten() {
     assert_eq!(unsynced(), [(Kind::Pending, kept.group.clone())]);
     store.flush_whole().unwrap();
     assert_eq!(unsynced(), []);
+    // The journal still has its record, and must not be without the word that it is gone.
+    store.save(&kept, Save::Now).unwrap();
+    store.forget(&kept.group, kept.id).unwrap();
+    let syncs = store.journal.syncs();
+    store.flush().unwrap();
+    assert_eq!((store.journal.syncs(), store.journal.is_empty()), (syncs + 1, false));
 }
 
 /// Changes that askd finds out again after a kill are one write.
@@ -341,8 +347,8 @@ fn a_part_of_the_journal_is_emptied_only_once_what_overtook_it_is_synced() {
     let staged = store.stage_flush(first.id, ".tmp-flush").unwrap().unwrap();
     store.save(&viewed, Save::Soon).unwrap();
     let before = store.journal.syncs();
-    let newest = store.finish_flush(first.id, ".tmp-flush", &staged).unwrap();
-    let filed = Filed { first: Ok(()), left: Vec::new(), carried: !newest };
+    assert!(!store.finish_flush(first.id, ".tmp-flush", &staged).unwrap());
+    let filed = Filed { first: Ok(()), left: Vec::new() };
     store.end_flush(closed, filed, Ok(())).unwrap();
     assert_eq!(store.journal.syncs(), before + 1);
     // Otherwise nothing waits for a sync.

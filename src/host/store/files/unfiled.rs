@@ -14,7 +14,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// Asks share this many locks.
 const SHARDS: usize = 64;
 /// The most bytes of records that wait for a flush. Beyond that, a save writes the ask's file itself.
-const MOST: usize = 16 * 1024 * 1024;
+const MOST: usize = 32 * 1024 * 1024;
+/// With so many bytes a flush leaves none of them to the next one, before which more may come.
+const MANY: usize = MOST / 4 * 3;
 
 /// The asks of a store that have to be filed.
 #[derive(Debug)]
@@ -33,7 +35,7 @@ pub(super) struct AllUnfiled {
 /// What an ask's file has of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InFile {
-    /// There is none. It is made with the next save, or the next flush.
+    /// There is none. It is made with the next save, or by a flush.
     Nothing,
     Older,
     /// The same, and it is not synced.
@@ -214,9 +216,9 @@ impl AllUnfiled {
         self.bytes.load(Ordering::Relaxed) > MOST
     }
 
-    /// The same before the next flush, if this one leaves them.
+    /// So many bytes wait that a flush should leave none.
     pub(super) fn are_many(&self) -> bool {
-        self.bytes.load(Ordering::Relaxed) > MOST / 2
+        self.bytes.load(Ordering::Relaxed) > MANY
     }
 
     /// Something was renamed in this folder.

@@ -27,6 +27,10 @@ pub(in crate::host) struct StartHold {
 }
 
 impl StartHold {
+    fn of(broker: &Broker, id: AskId, here: KeyGuard) -> Self {
+        Self { broker: broker.clone(), id, here: Some(here), everywhere: false }
+    }
+
     fn what(&self) -> String {
         format!("start {}", self.id)
     }
@@ -104,8 +108,7 @@ impl Broker {
 
     /// The same at this daemon alone.
     pub(super) fn hold_start_here(&self, id: AskId) -> Option<StartHold> {
-        let here = Some(self.0.starting.try_lock(id)?);
-        Some(StartHold { broker: self.clone(), id, here, everywhere: false })
+        Some(StartHold::of(self, id, self.0.starting.try_lock(id)?))
     }
 
     pub(super) fn start_agent(&self, ask: &Arc<Ask>) {
@@ -147,14 +150,13 @@ impl Broker {
     /// Waits until nobody gives the outcome to a call, and no other start goes on; returns the ask as it is then. `None` if nobody is to be
     /// started any more, or somebody has tried meanwhile: after a restart what is owed and what is due can be the same start.
     async fn until_held(&self, ask: Arc<Ask>) -> Option<(StartHold, Arc<Ask>)> {
-        let here = self.0.ctx.unless_cut(self.0.starting.lock(ask.id)).await?;
-        let mut hold = StartHold { broker: self.clone(), id: ask.id, here: Some(here), everywhere: false };
+        let nth = nth_try(&ask)?;
+        let mut hold = StartHold::of(self, ask.id, self.0.ctx.unless_cut(self.0.starting.lock(ask.id)).await?);
         let mut pause = RETRY.0;
         loop {
             if hold.extend().await
                 && let Ok(now) = self.get_fitting(ask.id, |_| false).await
             {
-                let nth = nth_try(&ask)?;
                 return now.filter(|now| nth_try(now) == Some(nth)).map(|now| (hold, now));
             }
             if !self.pause(&mut pause).await {

@@ -221,4 +221,5 @@ pub fn slack_socket_fix(code: Option<&str>) -> &'static str {
 }
 
 /// What an operator can do when a platform does not answer.
-pub const UNREACHABLE: &str = "check that this host can reach it directly: network, DNS, firewall, CA certificates (askd uses no proxy). askd keeps trying";
+pub const UNREACHABLE: &str = "check that this host can reach it directly: network, DNS, firewall, CA certificates (askd uses no \
+                               proxy). askd keeps trying";

@@ -1,6 +1,6 @@
 //! What the last run left in the journal: a start takes it in, and finds out of which asks the files are newer.
 
-use super::journal::Entry;
+use super::journal::{Entry, Place};
 use super::record::{self, BadRecord, Record};
 use super::{Files, JOURNAL, Kind, MAX_RECORD_BYTES, StoreError, file_name, io_error};
 use crate::ipc::files::ReadError;
@@ -16,12 +16,12 @@ struct Gone {
 }
 
 impl Files {
-    /// Notes that an ask is not in the store any more. The journal may have a record of it.
-    pub(super) fn note_gone(&self, id: AskId) -> io::Result<()> {
+    /// Notes that an ask is not in the store any more, if the journal may have a record of it; where.
+    pub(super) fn note_gone(&self, id: AskId) -> io::Result<Option<Place>> {
         if self.journal.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
-        self.append(None, &serde_json::to_vec(&Gone { id })?).map(drop)
+        self.append(None, &serde_json::to_vec(&Gone { id })?).map(Some)
     }
 
     /// Takes in what the last run left in the journal: a flush files it. Comes before any record is read.

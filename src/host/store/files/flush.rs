@@ -30,25 +30,17 @@ pub(super) struct Staged {
     written: bool,
 }
 
-/// What came of filing asks.
-pub(super) struct Filed {
-    /// The first failure.
-    pub(super) first: io::Result<()>,
-    /// The asks that are not filed, although nothing else has their newest record.
-    pub(super) left: Vec<AskId>,
-}
-
 impl Files {
-    /// Files an ask, if it has to be. `false`: the journal has a newer record of it by now.
-    pub(super) fn flush_ask(&self, id: AskId, temporary: &str) -> io::Result<bool> {
-        let Some(staged) = self.stage_flush(id, temporary)? else { return Ok(true) };
+    /// Files an ask, if it has to be and the journal has no newer record of it by then.
+    pub(super) fn flush_ask(&self, id: AskId, temporary: &str) -> io::Result<()> {
+        let Some(staged) = self.stage_flush(id, temporary)? else { return Ok(()) };
         let (group, in_folder, written) = (staged.group.clone(), is_in(staged.kind, staged.moves), staged.written);
         let finished = self.finish_flush(id, temporary, &staged);
         if finished.is_err() && written {
             // The next flush may be one with another temporary name, or may have nothing to write.
             let _stays = self.folder(in_folder, &group).and_then(|folder| folder.remove(temporary));
         }
-        finished
+        finished.map(drop)
     }
 
     /// Writes and syncs it. Saves may come meanwhile.
@@ -117,10 +109,10 @@ impl Files {
             let _nobody_saves = self.writable.write();
             self.journal.close_part(false)
         };
-        let filed = self.file_those(|it| {
+        let (filed, left) = self.file_those(|it| {
             all || it.ask.is_done_with() && !it.ask.is_untaken() || !self.journal.is_since(&it.entry, first)
         });
-        let carried = self.carry_on_left(&filed.left);
+        let carried = self.carry_on_left(&left);
         self.end_flush(closed, filed, carried)
     }
 
@@ -128,33 +120,33 @@ impl Files {
     pub(super) fn flush_and_close(&self) -> io::Result<()> {
         let _alone = self.unfiled.flushing.lock();
         let mut writable = self.writable.write();
-        let ((closed, _), filed) = (self.journal.close_part(true), self.file_those(|_| true));
-        let carried = self.carry_on(&filed.left);
+        let ((closed, _), (filed, left)) = (self.journal.close_part(true), self.file_those(|_| true));
+        let carried = self.carry_on(&left);
         self.end_flush(closed, filed, carried)?;
         *writable = false;
         self.journal.wipe()
     }
 
-    /// Files those that are due.
-    fn file_those(&self, is_due: impl Fn(&Unfiled) -> bool) -> Filed {
-        let mut filed = Filed { first: Ok(()), left: Vec::new() };
+    /// Files those that are due. Returns the first failure, and the asks that are not filed although nothing else has their newest record.
+    fn file_those(&self, is_due: impl Fn(&Unfiled) -> bool) -> (io::Result<()>, Vec<AskId>) {
+        let (mut filed, mut left) = (Ok(()), Vec::new());
         for id in self.unfiled.all() {
             let is_left = self.unfiled.lock(id).get(&id).and_then(|it| (!is_due(it)).then_some(it.only_here));
             if let Some(only_here) = is_left {
-                filed.left.extend(only_here.then_some(id));
+                left.extend(only_here.then_some(id));
                 continue;
             }
             if let Err(error) = self.flush_ask(id, &format!(".tmp-flush-{id}")) {
-                filed.left.push(id);
-                filed.first = filed.first.and(Err(error));
+                left.push(id);
+                filed = filed.and(Err(error));
             }
         }
-        filed
+        (filed, left)
     }
 
     /// Syncs what was renamed, and empties the parts of the journal that were closed. Before, another part has what they hold of asks that
     /// are not filed, and is synced: until it is, a loss of power would leave neither.
-    pub(super) fn end_flush(&self, closed: usize, filed: Filed, mut kept: io::Result<()>) -> io::Result<()> {
+    pub(super) fn end_flush(&self, closed: usize, filed: io::Result<()>, mut kept: io::Result<()>) -> io::Result<()> {
         // In the head of the loop the lock would be held until its end, and a folder that fails could not be noted again.
         let [pending, settled] = std::mem::take(&mut *self.unfiled.folders.lock());
         let of = |kind: Kind| move |group: Group| (kind, group);
@@ -170,7 +162,7 @@ impl Files {
         crash_point("flush.filed");
         self.journal.empty(closed)?;
         crash_point("flush.ended");
-        filed.first
+        filed
     }
 
     /// Appends an entry to the journal. The first one keeps an askd away that knows no journal.

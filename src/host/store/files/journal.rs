@@ -68,8 +68,6 @@ struct Part {
     end: u64,
     /// How far it is filled with zeros, or entries.
     room: u64,
-    /// The number of its first entry, if it has one.
-    first: u64,
     /// How many flushes have come since its first entry.
     flushes: u32,
 }
@@ -89,6 +87,8 @@ struct Parts {
     spare: Vec<Part>,
     /// The number of the next entry.
     next: u64,
+    /// The number with which the current part begins.
+    first: u64,
     /// Entries before this one are on stable storage, where no part has failed.
     synced: u64,
     /// The number of the next part.
@@ -137,7 +137,7 @@ impl Journal {
             let bytes = folder.read_own(&number.to_string(), 2 * FULL).map_err(io::Error::other)?.0;
             let found = entries_of(&bytes);
             let file = Arc::new(folder.open_in_place(&number.to_string())?);
-            let part = Part { number, file, end: HEAD as u64, room: bytes.len() as u64, first: 0, flushes: 0 };
+            let part = Part { number, file, end: HEAD as u64, room: bytes.len() as u64, flushes: 0 };
             match found.first() {
                 Some(first) => {
                     // A run that was killed may have written it and not synced it. Others will act on it, and nobody writes it again.
@@ -154,7 +154,7 @@ impl Journal {
         let next_part = numbers.last().map_or(1, |number| number + 1);
         let synced = closed.len() as u64;
         let closed = closed.into_iter().map(|(_, part)| part).collect();
-        let parts = Parts { current: None, closed, spare, next, synced: next, next_part, failed: 0 };
+        let parts = Parts { current: None, closed, spare, next, first: next, synced: next, next_part, failed: 0 };
         let syncs = Mutex::new(Syncs { begun: synced, ended: synced, failed: 0 });
         let ended = Condvar::new();
         let (run, boot) = (random::unique().into(), boot.to_owned());
@@ -178,7 +178,6 @@ impl Journal {
             text.extend(serde_json::to_vec(&Head { v: VERSION, first: number, run, boot })?);
             text.resize(HEAD - 1, b' ');
             text.push(b'\n');
-            part.first = number;
             0
         };
         let letter = LETTERS.iter().find(|(known, _)| *known == kind).map_or('g', |(_, letter)| *letter);
@@ -265,8 +264,7 @@ impl Journal {
         };
         let due = parts.current.take_if(is_due);
         parts.closed.extend(due);
-        let first = parts.current.as_ref().filter(|part| part.has_entries()).map_or(parts.next, |part| part.first);
-        (parts.closed.len(), first)
+        (parts.closed.len(), if parts.current.is_some() { parts.first } else { parts.next })
     }
 
     /// Whether an entry is this run's, and not before the one with that number.
@@ -323,6 +321,7 @@ impl Journal {
             begin(&self.folder, parts.next_part - 1)?
         };
         parts.closed.extend(parts.current.replace(next));
+        parts.first = parts.next;
         Ok(())
     }
 
@@ -363,7 +362,7 @@ fn begin(folder: &Dir, number: u64) -> io::Result<Part> {
         // The next save begins another one.
         let _stays = folder.remove(&name);
     })?);
-    Ok(Part { number, file, end: HEAD as u64, room: GROWS_BY as u64, first: 0, flushes: 0 })
+    Ok(Part { number, file, end: HEAD as u64, room: GROWS_BY as u64, flushes: 0 })
 }
 
 /// Of a record, and the run in which it was appended: an entry that an earlier run left must not pass for one of this.

@@ -24,7 +24,7 @@ use crate::sabotage::on;
 use askd_core::record::EntryId;
 use askd_core::{Ask, AskId, Group, Time};
 use boot::Boot;
-use journal::Journal;
+use journal::{Journal, Place};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -198,8 +198,8 @@ impl Files {
         placed
     }
 
-    /// Removes the record of an ask from the store; it may get another name.
-    fn take_out(&self, group: &Group, id: AskId, rename: Option<&str>) -> io::Result<Kind> {
+    /// Removes the record of an ask from the store; it may get another name. Returns where it was, and where the journal says so.
+    fn take_out(&self, group: &Group, id: AskId, rename: Option<&str>) -> io::Result<(Kind, Option<Place>)> {
         let _saving = self.saving()?;
         if rename.is_some() {
             // What is in the file then is the last that is known.
@@ -216,8 +216,7 @@ impl Files {
         self.unfiled.touch(is_in, group);
         unfiled.remove(&id);
         self.cache.lock().remove(id);
-        self.note_gone(id)?;
-        Ok(is_in)
+        Ok((is_in, self.note_gone(id)?))
     }
 }
 
@@ -295,10 +294,9 @@ impl Store for Files {
     fn set_aside(&self, group: &Group, id: AskId) -> Result<String, StoreError> {
         let aside = format!("{}.set-aside", file_name(id));
         let rename = || {
-            let kind = self.take_out(group, id, Some(&aside))?;
+            let (kind, gone) = self.take_out(group, id, Some(&aside))?;
             self.folder(kind, group)?.sync()?;
-            // That it is gone is on stable storage, too.
-            self.journal.sync_after(usize::MAX)?;
+            gone.map_or(Ok(()), |gone| self.journal.sync(&gone))?;
             Ok(self.path.join(kind.name()).join(group.as_str()).join(&aside).display().to_string())
         };
         rename().map_err(io_error(format!("cannot set ask {id} aside")))

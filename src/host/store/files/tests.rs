@@ -1,6 +1,5 @@
 //! The store against real folders.
 
-use super::flush::Filed;
 use super::unfiled::Saved;
 use super::*;
 use crate::host::store::conformance::{self, START, ask, ask_in_slack, scan};
@@ -348,8 +347,7 @@ fn a_part_of_the_journal_is_emptied_only_once_what_overtook_it_is_synced() {
     store.save(&viewed, Save::Soon).unwrap();
     let before = store.journal.syncs();
     assert!(!store.finish_flush(first.id, ".tmp-flush", &staged).unwrap());
-    let filed = Filed { first: Ok(()), left: Vec::new() };
-    store.end_flush(closed, filed, Ok(())).unwrap();
+    store.end_flush(closed, Ok(()), Ok(())).unwrap();
     assert_eq!(store.journal.syncs(), before + 1);
     // Otherwise nothing waits for a sync.
     store.flush_whole().unwrap();

@@ -1,5 +1,5 @@
 //! Asks whose own files are older than what was saved. The newest record of each stands in the journal, or, if it was saved
-//! later, only here. A flush writes the files ([`super::flush`]).
+//! later, only here, until a flush writes the file or a line of the journal ([`super::flush`]).
 
 use super::Kind;
 use crate::host::store::Stored;

@@ -54,7 +54,8 @@ struct World {
 
 type Records = BTreeMap<PathBuf, Vec<u8>>;
 
-/// Everything that askd has stored about asks and blocks, in files and in the journal, and every response.
+/// Everything that askd has stored about asks and blocks, in files and in the journal, and every response. An ask has no folder in
+/// here: one that is over moves to another one with a later flush, and says the same there.
 fn records(data: &Path) -> Records {
     let asks = journal::overlaid(&data.join("state"), || {
         let mut asks = Records::new();
@@ -63,7 +64,8 @@ fn records(data: &Path) -> Records {
         }
         asks.into_iter().map(|(path, bytes)| (path, String::from_utf8_lossy(&bytes).into_owned())).collect()
     });
-    let mut found: Records = asks.into_iter().map(|(path, text)| (path, text.into_bytes())).collect();
+    let name = |path: PathBuf| path.file_name().map(PathBuf::from).unwrap_or_default();
+    let mut found: Records = asks.into_iter().map(|(path, text)| (name(path), text.into_bytes())).collect();
     collect(&data.join("state/groups"), &mut found, |name| !name.starts_with('.'));
     collect(&data.join("ipc"), &mut found, |name| !name.starts_with('.') && name.contains(".json"));
     found.retain(|path, _| !path.to_string_lossy().contains("/tasks/"));

@@ -227,31 +227,34 @@ async fn while_a_question_is_open_the_other_ids_of_its_person_stay_known() {
     world.ask("r2", json!({"questions": [{"question": "And your town?"}]}));
     world.shown(ADA, "And your town?").await;
     world.stop().await;
-    let file = world.state().join("channels/whatsapp.json");
-    let kept = || serde_json::from_slice::<Value>(&std::fs::read(&file).unwrap()).unwrap();
-    let before = kept();
+    let channels = world.state().join("channels");
+    let of_today = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with("whatsapp-2");
+    let today = std::fs::read_dir(&channels).unwrap().map(|file| file.unwrap().path()).find(of_today).unwrap();
+    let [people, messages] = [channels.join("whatsapp.json"), today.clone()]
+        .map(|file| move || serde_json::from_slice::<Value>(&std::fs::read(&file).unwrap()).unwrap());
+    let before = (people(), messages());
     // A person who is called like a field takes nothing of it away.
     for field in ["v", "numbers", "same", "seen", "last_inbound"] {
         run(forget(&world, &["--person", field]));
-        assert_eq!(kept(), before, "{field}");
+        assert_eq!((people(), messages()), before, "{field}");
     }
-    let number = before["numbers"].as_object().unwrap().keys().next().unwrap().clone();
-    let same = before["numbers"][&number]["same"].as_object().unwrap();
+    let (people, mut more) = before;
+    let number = people["numbers"].as_object().unwrap().keys().next().unwrap().clone();
+    let same = people["numbers"][&number]["same"].as_object().unwrap();
     let other = same.iter().find(|(_, other)| *other == ADA).unwrap().0.clone();
     // The id of a message has the number in base64, as Meta writes it.
     let message = |number: &str| {
         let inner = [b"\x1c\x18\x0b", number.as_bytes(), b"\x15\x02\x00\x11\x18\x12"].concat();
         format!("wamid.{}", base64::engine::general_purpose::STANDARD.encode(inner))
     };
-    let mut more = before.clone();
     let seen = more["numbers"][&number]["seen"].as_object_mut().unwrap();
     for whose in [ADA, BEN] {
         seen.insert(message(whose), json!("2026-11-22T10:00:00.000Z"));
     }
-    std::fs::write(&file, more.to_string()).unwrap();
+    std::fs::write(&today, more.to_string()).unwrap();
 
     assert_eq!(run(forget(&world, &["--person", &other])).status.code(), Some(1), "one is open");
-    let seen = &kept()["numbers"][&number]["seen"];
+    let seen = &messages()["numbers"][&number]["seen"];
     assert_eq!((seen.get(message(ADA)), seen.get(message(BEN)).is_some()), (None, true));
     world.begin().await;
     world.writes(ADA, "Rome").await;

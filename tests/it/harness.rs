@@ -661,9 +661,10 @@ impl World {
     /// What the channel WhatsApp remembers.
     pub(crate) fn remembered(&self) -> String {
         let Some(database) = &self.database else {
-            return fs::read_to_string(self.state().join("channels/whatsapp.json")).unwrap_or_default();
+            let files = fs::read_dir(self.state().join("channels")).into_iter().flatten().flatten();
+            return files.map(|file| fs::read_to_string(file.path()).unwrap_or_default()).collect();
         };
-        let bytes = "select convert_from(bytes, 'UTF8') from askd.documents where name = 'channels/whatsapp.json'";
+        let bytes = "select convert_from(bytes, 'UTF8') from askd.documents where name like 'channels/whatsapp%.json'";
         database.query(bytes).join("\n")
     }
 

@@ -5,7 +5,6 @@
 use super::marks::{self, Mark};
 use super::{MAX_FILE_BYTES, Rates, STATE_FOLDER, StoreError};
 use crate::ipc::files::{Access, Dir, ReadError};
-#[cfg(feature = "postgres")]
 use crate::ipc::is_json_file;
 #[cfg(feature = "postgres")]
 use serde_json::Value;
@@ -32,11 +31,9 @@ pub trait Documents: Debug + Send + Sync {
     }
 
     /// Removes a document, if it is there. It stays away after a loss of power.
-    #[cfg(feature = "postgres")]
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// The names of all that have to go with the asks when they are moved.
-    #[cfg(feature = "postgres")]
+    /// The names of all, without those that were set aside.
     fn names(&self) -> io::Result<Vec<String>>;
 
     /// The rates of calls, if several daemons make them.
@@ -66,18 +63,15 @@ pub fn change<T>(
 }
 
 /// The tokens of agents.
-#[cfg(feature = "postgres")]
 pub(super) const AGENT_TOKENS: &str = "agent_tokens.json";
 
 /// The token of the inbox.
 pub const TOKEN_FILE: &str = "web_token";
 
 /// The browsers that are pushed to.
-#[cfg(feature = "postgres")]
 const PUSH: &str = "push.json";
 
 /// The documents of those who are no channel.
-#[cfg(feature = "postgres")]
 const OTHERS: [&str; 4] = [AGENT_TOKENS, "agent_tokens_used.json", PUSH, TOKEN_FILE];
 
 /// Whether there is more than every daemon makes by itself: a token of the inbox, and a key for browsers.
@@ -148,12 +142,10 @@ impl Documents for InFiles {
         self.at(name, |folder, file| folder.place(&format!(".tmp-{file}"), file, bytes, Access::PRIVATE))
     }
 
-    #[cfg(feature = "postgres")]
     fn remove(&self, name: &str) -> io::Result<()> {
         self.at(name, |folder, file| folder.remove_for_good(file).map(drop))
     }
 
-    #[cfg(feature = "postgres")]
     fn names(&self) -> io::Result<Vec<String>> {
         let of_channels = self.0.ensure(CHANNELS, Access::PRIVATE)?.names()?;
         let of_channels = of_channels.into_iter().map(|name| format!("{CHANNELS}/{name}"));
@@ -200,12 +192,10 @@ impl<F: Fn() -> io::Result<()> + Send + Sync> Documents for ReadAfter<F> {
         self.files.place(name, bytes)
     }
 
-    #[cfg(feature = "postgres")]
     fn remove(&self, name: &str) -> io::Result<()> {
         self.files.remove(name)
     }
 
-    #[cfg(feature = "postgres")]
     fn names(&self) -> io::Result<Vec<String>> {
         self.files.names()
     }

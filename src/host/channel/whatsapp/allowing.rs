@@ -1,8 +1,8 @@
 //! What people write about a question that was asked too often: `allow`, with its code or as a reply to its message.
 //! Everything else goes on to [`super::answering`].
 
-use super::contacts::About;
 use super::inbound::Incoming;
+use super::messages::About;
 use super::reader::{Asked, Reader};
 use super::resolve::Target;
 use super::text;

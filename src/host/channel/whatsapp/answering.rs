@@ -1,7 +1,7 @@
 //! Deals with a message of a person who is, or was, asked, and tells the sender what came of it.
 
-use super::contacts::About;
 use super::inbound::{Incoming, Untaken};
+use super::messages::About;
 use super::payload::{Body, Chosen};
 use super::posting::LISTEN;
 use super::reader::{Asked, Reader};

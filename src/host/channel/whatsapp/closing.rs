@@ -4,8 +4,9 @@
 use super::Whatsapp;
 use super::callback_data::{CallbackData, Kind};
 use super::client::{Content, Outgoing};
-use super::contacts::{About, Note};
+use super::contacts::Note;
 use super::errors::Verdict;
+use super::messages::About;
 use super::outbox::Sent;
 use super::payload::Status;
 use super::posting::LISTEN;

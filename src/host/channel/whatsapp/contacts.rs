@@ -1,10 +1,11 @@
 //! What the channel has to remember of people over a restart: when each of them last wrote, which ids are one person,
-//! which messages were dealt with, and what people have to be told yet. Kept in `state/channels/whatsapp.json` for 30 days. It decides nothing about
-//! asks.
+//! and what people have to be told yet. Kept in `state/channels/whatsapp.json` for 30 days; single messages are in [`super::messages`].
+//! It decides nothing about asks.
 
 use super::callback_data::CallbackData;
 use super::confirmations::{Confirmation, Confirmations};
 use super::identities::{Moves, Same};
+use super::messages::{About, Messages};
 use super::state_file::StateFile;
 use crate::clock::Clock;
 use crate::host::channel::NotStored;
@@ -46,9 +47,10 @@ struct Known {
     last_inbound: BTreeMap<String, Time>,
     same: Same,
     moved: Moves,
-    /// People's messages that were dealt with.
+    /// Single messages, as earlier versions noted them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     seen: BTreeMap<String, Time>,
-    /// Our messages besides questions, and what each is about.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     about: BTreeMap<String, (About, Time)>,
     /// Closing messages that failed after they had been accepted, as `ask:route`.
     unclosed: BTreeMap<String, Unclosed>,
@@ -59,36 +61,6 @@ struct Known {
     notes: Vec<Note>,
     /// How far the platform's clock is ahead of ours, in milliseconds, as last seen.
     clock_ahead_ms: i64,
-}
-
-/// What a message of ours is about, besides the questions themselves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub(super) enum About {
-    /// It asks to confirm words about this question, as the request with that number: a quote of it answers no question.
-    Request { ask: AskId, question: usize, confirms: u8 },
-    /// This question of an ask: a quote of the message means that question.
-    Question { ask: AskId, question: usize },
-    /// An ask as a whole. Earlier versions wrote no other.
-    Ask(AskId),
-    /// No ask.
-    Nothing(()),
-}
-
-impl About {
-    pub(super) fn ask(self) -> Option<AskId> {
-        match self {
-            Self::Request { ask, .. } | Self::Question { ask, .. } | Self::Ask(ask) => Some(ask),
-            Self::Nothing(()) => None,
-        }
-    }
-
-    pub(super) fn question(self) -> Option<usize> {
-        match self {
-            Self::Request { question, .. } | Self::Question { question, .. } => Some(question),
-            Self::Ask(_) | Self::Nothing(()) => None,
-        }
-    }
 }
 
 /// When the person with this id last wrote to this business phone number, as far as the daemon remembers.
@@ -126,6 +98,7 @@ struct Unclosed {
 #[derive(Debug)]
 pub(super) struct Contacts {
     file: StateFile<Known>,
+    messages: Messages,
     clock: Clock,
     /// Unknown people, and when they wrote.
     strangers: Mutex<BTreeMap<String, Time>>,
@@ -139,9 +112,10 @@ pub(super) struct Contacts {
 impl Contacts {
     /// Reads what an earlier run has remembered.
     pub(super) fn open(documents: Arc<dyn Documents>, number: &str, clock: Clock) -> io::Result<Self> {
+        let messages = Messages::open(Arc::clone(&documents), number)?;
         let file = StateFile::open(documents, FILE, number)?;
         let next_request = AtomicU8::new(clock.now().as_millis().to_le_bytes()[1]);
-        Ok(Self { file, clock, strangers: Mutex::default(), inbound: watch::Sender::new(()), next_request })
+        Ok(Self { file, messages, clock, strangers: Mutex::default(), inbound: watch::Sender::new(()), next_request })
     }
 
     /// A number for a request for confirmation that no recent one has.
@@ -153,11 +127,15 @@ impl Contacts {
         self.clock.now()
     }
 
-    /// Puts everything on stable storage.
+    /// Puts everything on stable storage: what people have to be told comes before the messages that it replies to.
     pub(super) async fn save(&self) -> Result<(), NotStored> {
         let before = self.now() - KEEP;
-        self.file.save(|known| known.forget(before)).await.map_err(|error| {
-            tracing::error!(%error, "cannot write state/channels/whatsapp.json");
+        let saved = async {
+            self.file.save(|known| known.forget(before)).await?;
+            self.messages.save(before).await
+        };
+        saved.await.map_err(|error| {
+            tracing::error!(%error, "cannot write what the WhatsApp channel has to remember in state/channels");
             NotStored
         })
     }
@@ -250,13 +228,13 @@ impl Contacts {
 
     /// Whether that message was dealt with.
     pub(super) fn has_seen(&self, message: &str) -> bool {
-        self.file.get().seen.contains_key(message)
+        self.messages.has_seen(message) || self.file.get().seen.contains_key(message)
     }
 
     /// That message was dealt with. This counts once [`Self::save`] has returned.
     pub(super) fn saw(&self, message: &str) {
         if !on("noseen") {
-            self.file.change().seen.insert(message.to_owned(), self.now());
+            self.messages.saw(message, self.now());
         }
     }
 
@@ -283,13 +261,13 @@ impl Contacts {
     /// Learns what our message is about. This counts once [`Self::save`] has returned.
     pub(super) fn is_about(&self, message: &str, about: About) {
         if self.about(message) != Some(about) {
-            self.file.change().about.insert(message.to_owned(), (about, self.now()));
+            self.messages.is_about(message, about, self.now());
         }
     }
 
     /// What our message is about, if it is one and asks no question.
     pub(super) fn about(&self, message: &str) -> Option<About> {
-        self.file.get().about.get(message).map(|(about, _)| *about)
+        self.messages.about(message).or_else(|| self.file.get().about.get(message).map(|(about, _)| *about))
     }
 
     /// Whether to tell that person that they wrote before the question was asked. `true` only once.
@@ -410,16 +388,20 @@ mod tests {
     #[tokio::test]
     async fn it_is_the_same_after_a_restart_and_forgets_after_30_days() {
         let temp = tempfile::tempdir().unwrap();
-        let (clock, hand) = Clock::by_hand(NOW - KEEP - Duration::from_secs(1));
+        let (clock, hand) = Clock::by_hand(NOW - KEEP - DAY);
         let contacts = Contacts::open(Arc::new(InFiles::open(temp.path()).unwrap()), "106", clock).unwrap();
         contacts.saw("wamid.old");
-        hand.advance(KEEP + Duration::from_secs(1));
+        contacts.save().await.unwrap();
+        let old = temp.path().join("channels/whatsapp-2026-08-21.json");
+        assert!(old.exists());
+        hand.advance(KEEP + DAY);
         contacts.learn("15551234567", "US.1");
         contacts.wrote(&["US.1".to_owned()], NOW);
         contacts.saw("wamid.new");
         let ask = AskId::from_bits(7);
         assert_eq!(contacts.closing_failed(ask, 1, false), Some(true));
         contacts.save().await.unwrap();
+        assert!(!old.exists());
         let again = open(temp.path(), "106", NOW).unwrap();
         assert!(again.has_seen("wamid.new") && !again.has_seen("wamid.old"));
         assert_eq!(again.closings_owed(), [(ask, 1)]);

@@ -4,7 +4,8 @@
 //! An answer is on disk before the webhook is acknowledged. Strangers get no reply, and messages that answer nothing are
 //! left alone.
 
-use super::contacts::{About, Note};
+use super::contacts::Note;
+use super::messages::About;
 use super::payload::{Body, ChangedIds, Chosen, Message, Notification};
 use super::reader::{Asked, Reader};
 use super::resolve::TOLERANCE;

@@ -16,6 +16,7 @@ mod deadline_text;
 mod errors;
 mod identities;
 mod inbound;
+mod messages;
 mod outbox;
 mod payload;
 mod posting;

@@ -3,8 +3,9 @@
 
 use super::callback_data::{CallbackData, Kind};
 use super::client::{Client, Content, Failure, Outgoing};
-use super::contacts::{About, Contacts, Note};
+use super::contacts::{Contacts, Note};
 use super::errors::Verdict;
+use super::messages::About;
 use super::rates::Rates;
 use super::send_log::SendLog;
 use super::text;

@@ -2,8 +2,8 @@
 
 use super::callback_data::{CallbackData, Kind};
 use super::client::{Content, Outgoing};
-use super::contacts::About;
 use super::errors::Verdict;
+use super::messages::About;
 use super::outbox::Sent;
 use super::text::{self, How};
 use super::{Invitation, Whatsapp, deadline_text, taps};

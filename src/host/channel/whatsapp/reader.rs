@@ -2,7 +2,7 @@
 //! [`super::resolve`]. Pure.
 
 use super::confirmations::Confirmation;
-use super::contacts::About;
+use super::messages::About;
 use super::payload::Message;
 use super::posting::LISTEN;
 use super::resolve::{self, Candidate, Fit, State, TOLERANCE, Target, Times};

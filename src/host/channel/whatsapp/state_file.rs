@@ -18,7 +18,7 @@ const MAX_DAMAGED: usize = 100;
 #[derive(Debug)]
 pub(super) struct StateFile<T> {
     documents: Arc<dyn Documents>,
-    name: &'static str,
+    name: Arc<str>,
     number: String,
     /// The state of other numbers, as it was found.
     others: BTreeMap<String, Value>,
@@ -44,33 +44,41 @@ struct Shape {
 impl<T: Clone + Default + Serialize + DeserializeOwned + Send + 'static> StateFile<T> {
     /// Reads the document. Damaged entries are moved aside, or all of it if it is damaged as a whole. The store has seen
     /// that no newer askd wrote it.
-    pub(super) fn open(documents: Arc<dyn Documents>, name: &'static str, number: &str) -> io::Result<Self> {
-        let bytes = documents.read(name)?;
+    pub(super) fn open(documents: Arc<dyn Documents>, name: impl Into<Arc<str>>, number: &str) -> io::Result<Self> {
+        let name = name.into();
+        let bytes = documents.read(&name)?;
         let (mut whole, mut others) = (bytes.is_some(), BTreeMap::new());
         match bytes.map(|bytes| serde_json::from_slice::<Shape>(&bytes)) {
             None => {}
             Some(Ok(shape)) => others = shape.numbers,
             Some(Err(error)) => {
-                tracing::error!(file = name, %error, "the memory of the WhatsApp channel is damaged; it was moved aside (.corrupt)");
-                documents.set_aside(name)?;
+                tracing::error!(file = &*name, %error, "the memory of the WhatsApp channel is damaged; it was moved aside (.corrupt)");
+                documents.set_aside(&name)?;
                 whole = false;
             }
         }
         let (state, damaged) = salvaged::<T>(others.remove(number).unwrap_or_else(|| json!({})));
-        let (kept, number) = (Mutex::new(Kept { state, changes: 0 }), number.to_owned());
-        let mut file = Self { documents, name, number, others, whole, kept, written: tokio::sync::Mutex::new(0) };
+        let kept = Mutex::new(Kept { state, changes: 0 });
+        let mut file = Self { others, whole, kept, ..Self::new(documents, name, number) };
         if !damaged.is_empty() {
             tracing::error!(
-                file = name,
+                file = &*file.name,
                 entries = damaged.len(),
                 "entries of the memory of the WhatsApp channel are damaged; they were moved aside (.corrupt)"
             );
             file.whole = false;
             let bytes = serde_json::to_vec_pretty(&damaged)?;
-            file.documents.store(&aside(name), &bytes)?;
+            file.documents.store(&aside(&file.name), &bytes)?;
             file.writing(file.get().clone())()?;
         }
         Ok(file)
+    }
+
+    /// A document that is not there yet.
+    pub(super) fn new(documents: Arc<dyn Documents>, name: impl Into<Arc<str>>, number: &str) -> Self {
+        let (name, number, others) = (name.into(), number.to_owned(), BTreeMap::new());
+        let kept = Mutex::new(Kept { state: T::default(), changes: 0 });
+        Self { documents, name, number, others, whole: false, kept, written: tokio::sync::Mutex::new(0) }
     }
 
     /// The state, to look at.
@@ -105,12 +113,12 @@ impl<T: Clone + Default + Serialize + DeserializeOwned + Send + 'static> StateFi
 
     /// Writes the document with this state.
     fn writing(&self, state: T) -> impl FnOnce() -> io::Result<()> + use<T> {
-        let (documents, name) = (Arc::clone(&self.documents), self.name);
+        let (documents, name) = (Arc::clone(&self.documents), Arc::clone(&self.name));
         let (number, mut numbers) = (self.number.clone(), self.others.clone());
         move || {
             numbers.insert(number, serde_json::to_value(state)?);
             let bytes = serde_json::to_vec(&Shape { v: CHANNELS_FORMAT, numbers })?;
-            documents.store(name, &bytes)
+            documents.store(&name, &bytes)
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use super::Whatsapp;
 use super::callback_data::{CallbackData, Kind};
-use super::contacts::About;
 use super::errors::{Verdict, WINDOW_CLOSED, trouble, verdict};
 use super::inbound::is_known;
+use super::messages::About;
 use super::payload::{Progress, Status};
 use crate::host::broker::Broker;
 use crate::host::channel::{NotStored, apply, load};

@@ -39,7 +39,7 @@ const SETTLED: &str = "settled";
 const REJECTED: &str = "rejected";
 const JOURNAL: &str = "journal";
 /// The newest format of the files of channels.
-pub const CHANNELS_FORMAT: u32 = 1;
+pub const CHANNELS_FORMAT: u32 = 2;
 /// The most rejected files kept for one group, and their bytes in all.
 const REJECTED_FILES: usize = 100;
 const REJECTED_BYTES: u64 = 1024 * 1024;

@@ -12,6 +12,7 @@ use crate::ipc::{RESPONSES, TASKS, response_name, status_name, taken_name};
 use crate::random;
 use askd_core::RequestId;
 use parking_lot::Mutex;
+use serde::de::IgnoredAny;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +23,10 @@ pub(super) const TIMEOUT_MS: u64 = 1_800_000;
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// The same without a known deadline, beside twice the timeout.
 pub(super) const BLIND_PATIENCE: Duration = Duration::from_secs(600);
-/// How long something that is not a file may stand in the place of the response.
+/// How long something else may stand in the place of the response.
 const ODD_FOR: Duration = Duration::from_secs(5);
+/// What to do about it.
+const ODD: &str = "Only the daemon may write there; remove it and ask again";
 /// The largest response that is read.
 const MAX_RESPONSE_BYTES: usize = 4 * 1024 * 1024;
 
@@ -56,7 +59,7 @@ struct Seen {
     deadline: Deadline,
     /// The response that was read last, and how its file was left.
     response: Option<(Stamp, ResponseFile)>,
-    /// Since when something else than a file lies where the response belongs.
+    /// Since when something else than a response to this call lies in its place.
     odd: Option<Moment>,
 }
 
@@ -169,8 +172,21 @@ impl Waiter {
         let odd = seen.odd.take();
         match read {
             Ok((bytes, stamp)) => {
-                let response: Option<ResponseFile> =
-                    serde_json::from_slice(&bytes).ok().map(ResponseFile::with_bare_error);
+                let response = serde_json::from_slice::<ResponseFile>(&bytes).ok();
+                let is_mine = |response: &ResponseFile| response.result.request_id == self.request_id.as_str();
+                let response = response.filter(is_mine).map(ResponseFile::with_bare_error);
+                if response.is_none() && serde_json::from_slice::<IgnoredAny>(&bytes).is_ok() {
+                    // It is whole, and answers nothing that was asked here.
+                    let since = *seen.odd.insert(odd.unwrap_or_else(|| self.clock.monotonic()));
+                    drop(seen);
+                    return if self.clock.monotonic().since(since) < ODD_FOR {
+                        Ok(None)
+                    } else {
+                        let path = self.folder().path.join(RESPONSES).join(name);
+                        let why = format!("it is not a response to the request {}", self.request_id);
+                        Err(trouble(&path, ODD, io::Error::other(why)))
+                    };
+                }
                 seen.response = response.clone().map(|response| (stamp, response));
                 Ok(response)
             }
@@ -182,7 +198,7 @@ impl Waiter {
             Err(error) => {
                 drop(seen);
                 let path = self.folder().path.join(RESPONSES).join(name);
-                Err(trouble(&path, "Only the daemon may write there; remove it and ask again", io::Error::other(error)))
+                Err(trouble(&path, ODD, io::Error::other(error)))
             }
         }
     }
@@ -358,6 +374,11 @@ mod tests {
         }
     }
 
+    #[expect(clippy::disallowed_methods, reason = "a host of the tests")]
+    fn put(place: &std::path::Path, text: &str) {
+        std::fs::write(place, text).unwrap();
+    }
+
     #[tokio::test]
     async fn a_host_that_falls_silent_is_given_up_30_s_after_its_deadline() {
         let scene = Scene::claimed();
@@ -449,6 +470,35 @@ mod tests {
         assert_eq!(std::fs::read_dir(tasks.join(crate::ipc::ALIVE)).unwrap().count(), 1);
         assert!(!scene.waiter.withdraw().unwrap());
         assert!(tasks.join(format!("cancel-{}.json", scene.waiter.request_id())).exists());
+    }
+
+    #[test]
+    fn a_response_to_another_call_is_no_answer_and_is_told_after_a_moment() {
+        let scene = Scene::claimed();
+        let place = scene.responses.join(response_name(scene.waiter.request_id()));
+        let result = serde_json::json!({
+            "answers": {"Go?": "yes"}, "status": "answered", "reason": "user", "answered": true, "cancelled": false, "timedOut": false,
+            "shouldRetry": false, "retryReason": null, "renderConfirmed": true, "details": [], "answered_by": null,
+            "request_id": "other", "opCode": null, "answered_at": null,
+        });
+        let mut response = serde_json::json!({ "result": result });
+        for unfit in [response.to_string(), r#"{"error": "boom"}"#.to_owned()] {
+            put(&place, &unfit);
+            assert!(scene.waits());
+            scene.pass(ODD_FOR);
+            let error = scene.waiter.look().unwrap_err().to_string();
+            assert!(error.contains("not a response to the request") && error.contains("remove it"), "{error}");
+            assert!(place.exists(), "nothing is deleted");
+            std::fs::remove_file(&place).unwrap();
+            assert!(scene.waits());
+        }
+        put(&place, "{\"result\": {\"answers\"");
+        assert!(scene.waits(), "it is being written");
+        scene.pass(ODD_FOR);
+        assert!(scene.waits());
+        response["result"]["request_id"] = scene.waiter.request_id().as_str().into();
+        put(&place, &response.to_string());
+        assert!(matches!(scene.waiter.look(), Ok(Look::Ready)));
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub(super) struct Where {
     /// The daemon's settings file, for its address and token.
     #[arg(long, value_name = "FILE")]
     config: Vec<PathBuf>,
-    /// The daemon's address, for example <http://127.0.0.1:8484>.
+    /// The daemon's address, for example `http://127.0.0.1:8484`.
     #[arg(long, value_name = "URL")]
     pub(super) url: Option<String>,
     /// The inbox token; prefer `ASKD_TOKEN`: other users can see command lines. An agent's token does not open the inbox:

@@ -98,7 +98,7 @@ fn told(Forgotten { records, lines, lying, in_database }: &Forgotten) -> String 
     let parts = parts.map(|(count, one, many)| format!("{count} {}", if *count == 1 { one } else { many }));
     let parts = parts.collect::<Vec<_>>();
     let mut told = vec![match &parts[..] {
-        [] => "Nothing in the records is about that.".to_owned(),
+        [] => "Nothing in the records names that person or question.".to_owned(),
         parts => format!("Erased: {}.", parts.join(", ")),
     }];
     let chats = chats(&records.asks);

@@ -30,6 +30,13 @@ impl Move {
         let Self { name, to, config } = self;
         let group: Group =
             name.parse().map_err(|rule| Exit::new(USAGE, format!("{name:?}: a group's name is {rule}")))?;
+        if let Some((folder, host)) = name.split_once('@') {
+            let why = format!(
+                "{name} is the folder {folder} of {host}; another host has a group of its own in that folder, so it cannot be moved. Only \
+                 groups that the settings name can ([groups.{folder}])"
+            );
+            return Err(Exit::new(USAGE, why));
+        }
         let settings = Settings::load(&config).map_err(|error| Exit::new(USAGE, error))?;
         let Some(url) = &settings.postgres.url else {
             let why = "the settings name no database, so this host serves the folders of all groups";

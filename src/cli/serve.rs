@@ -34,8 +34,8 @@ const DISK: Duration = Duration::from_secs(1);
 /// SIGTERM or Ctrl-C finishes what is in flight and stops. SIGHUP reloads groups, people and signing secrets; the log
 /// names what needs a restart.
 ///
-/// Exit codes: 0 stopped, 2 bad settings or usage, or a newer askd wrote the records, 75 another daemon holds the state folder, 1 anything
-/// else.
+/// Exit codes: 0 stopped, 2 bad settings or usage, or a newer askd wrote the records, 75 another daemon holds the state
+/// folder or has this node's name, 1 anything else.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  askd serve\n  askd serve --config askd.toml\n  \
                         ASKD__HTTP__LISTEN=127.0.0.1:8585 askd serve")]

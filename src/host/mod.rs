@@ -111,9 +111,9 @@ impl DaemonError {
         move |error| Self::Io { what, error }
     }
 
-    /// Whether another daemon holds the state folder.
+    /// Whether another daemon holds the state folder, or has the name of this one.
     pub fn is_held(&self) -> bool {
-        matches!(self, Self::Store(StoreError::Held(_)))
+        matches!(self, Self::Store(StoreError::Held(_) | StoreError::Namesake(_)))
     }
 
     /// Whether a newer askd wrote something that this one would have to understand.

@@ -106,7 +106,7 @@ fn a_person_is_forgotten_in_the_records_that_were_moved_too() {
     assert_eq!(database.with(&["annabel", "Fire Bob", "Hire Eve"]), Vec::<String>::new());
     assert_eq!((with(&world, &["Move to Rome"]).len(), database.with(&["Move to Rome"]).len()), (1, 1));
     let again = run(forget(&world, &["--person", "annabel"]));
-    assert!(out(&again).starts_with("Nothing in the records is about that."), "{}", out(&again));
+    assert!(out(&again).starts_with("Nothing in the records names that person or question."), "{}", out(&again));
     // The other way the copy is out of reach, and that is said.
     let (code, moved) = copy(&world, &["files"]);
     assert_eq!(code, Some(0), "{moved}");

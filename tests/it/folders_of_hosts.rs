@@ -461,6 +461,8 @@ async fn a_group_that_is_moved_is_told_everything_on_its_new_host() {
         (Some(2), true),
         "{told}"
     );
+    let (code, told) = moves(&cluster.hosts[0].world, "default@host-1", "host-0");
+    assert!(code == Some(2) && told.contains("has a group of its own in that folder"), "{told}");
     let (code, told) = moves(&cluster.hosts[0].world, "research", "host-0");
     assert_eq!(code, Some(0), "{told}");
     assert_eq!(told.trim(), "host-0 serves the folder of research from now on, and host-1 no longer.");

@@ -103,7 +103,7 @@ async fn a_person_is_in_no_file_afterwards_and_what_stays_is_named() {
     assert_eq!(with(&world, &["Hire Eve", BOB]).len(), 3, "Bob's question, its response, and his lines stay");
 
     let again = run(forget(&world, &["--person", ALICE]));
-    assert!(out(&again).starts_with("Nothing in the records is about that.\n"), "{}", out(&again));
+    assert!(out(&again).starts_with("Nothing in the records names that person or question.\n"), "{}", out(&again));
     world.begin().await;
     let kept = world.call("GET", "/asks?state=settled", None).1;
     assert_eq!(kept["asks"][0]["questions"][0]["question"], "Hire Eve?");
@@ -344,7 +344,7 @@ fn a_person_who_is_called_like_a_group_a_field_or_an_option_takes_their_own_ques
     for name in ["Vue", "questions", "select", "g", "r1", "web"] {
         assert_eq!(
             erased(&run(forget(&world, &["--person", name]))),
-            "Nothing in the records is about that.",
+            "Nothing in the records names that person or question.",
             "{name}"
         );
     }

@@ -179,7 +179,7 @@ fn forgets_ann(database: &Database, sabotage: Option<&str>) {
     assert_eq!(database.with(&["Hire Eve"]).len(), 1, "the open question stays");
     assert_eq!(database.with(&["bob"]), ["push.json"], "and his browser");
     let again = run(forget(&second.world, &["--person", "annabel"]));
-    assert!(out(&again).starts_with("Nothing in the records is about that."), "{}", out(&again));
+    assert!(out(&again).starts_with("Nothing in the records names that person or question."), "{}", out(&again));
     first.world.start();
     assert_eq!(first.world.open().len(), 1);
 }

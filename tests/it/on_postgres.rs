@@ -385,6 +385,25 @@ fn while_the_database_is_away_nothing_is_acknowledged_and_nothing_is_lost() {
     assert_eq!(database.query("select count(*) from askd.asks"), ["2"]);
 }
 
+/// A proxy sends it nothing before it is ready, so nothing else is saved there.
+#[test]
+fn a_daemon_that_could_not_store_an_answer_is_ready_again_without_another_one() {
+    let Some(database) = Database::found() else { return };
+    let (mut first, mut second) = (host(&database, "host-1"), host(&database, "host-2"));
+    joins(&mut first);
+    joins(&mut second);
+    assert_eq!(first.agent("research").ask("r1", "Deploy?").0, 201);
+    let ask = within(SOON, "the question", || second.world.open().into_iter().next());
+    database.away(true);
+    let answers = json!({ask["questions"][0]["id"].as_str().unwrap(): "yes"});
+    assert_eq!(second.world.answer(&ask, &answers).0, 503);
+    database.away(false);
+    within(SOON, "it to be ready", || (readyz(&second).0 == 200).then_some(()));
+    let told = second.world.log();
+    assert_eq!(told.matches("a save that failed before has succeeded").count(), 1, "{told}");
+    assert_eq!(second.world.answer(&ask, &answers).0, 200);
+}
+
 #[test]
 fn a_new_inbox_token_holds_at_every_daemon_and_the_one_before_at_none() {
     let Some(database) = Database::found() else { return };

@@ -789,6 +789,7 @@ async fn two_daemons_of_one_name_are_refused_and_so_is_a_copy_beside_a_daemon() 
     let mut namesake = World::empty().in_files().with_binary().config(&cluster.database.settings("host-0"));
     assert!(!meanwhile(|| namesake.try_start()));
     assert!(namesake.log().contains("another askd is called host-0"), "{}", namesake.log());
+    assert_eq!(namesake.command().output().unwrap().status.code(), Some(75));
 }
 
 #[tokio::test(flavor = "multi_thread")]

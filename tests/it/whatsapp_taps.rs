@@ -62,6 +62,8 @@ async fn a_forged_tap_and_a_stranger_s_tap_change_nothing() {
     }
     assert!(world.response_now("r1").is_none() && before == world.records());
     assert!(world.said_to(BOB).is_empty(), "strangers get nothing");
+    // So would be a button from before the app secret was replaced.
+    world.shown(ADA, "This button does not work any more. Reply with a number").await;
     world.phone.person_taps(&question, "a").unwrap();
     assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "a");
 }

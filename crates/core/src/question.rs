@@ -159,6 +159,10 @@ impl Question {
 
 /// Which of these labels the text is: an exact match, or else one that looks the same, ignoring case.
 pub(super) fn label_at<L: AsRef<str>>(labels: &[L], label: &str) -> Option<usize> {
+    // What nobody sees is left out of the comparison, and this would not be refused.
+    if label.contains('\0') {
+        return None;
+    }
     let exact = labels.iter().position(|known| known.as_ref() == label);
     exact.or_else(|| labels.iter().position(|known| look(known.as_ref()) == look(label)))
 }
@@ -486,5 +490,6 @@ mod tests {
         assert_eq!(question.choice("React"), Some(0));
         assert_eq!(question.choice(" vue "), Some(1));
         assert_eq!(question.choice("Angular"), None);
+        assert_eq!(question.choice("Re\0act"), None, "it would hide what was typed");
     }
 }

@@ -242,7 +242,9 @@ impl Question {
     pub fn understand(&self, values: &[String]) -> Result<Given, Refusal> {
         let mut given = Given::default();
         for value in values.iter().filter(|value| !value.trim().is_empty()) {
-            if let Some(choice) = self.choice(value) {
+            if value.contains('\0') {
+                return Err(Refusal::Unreadable { question: self.text.clone() });
+            } else if let Some(choice) = self.choice(value) {
                 given.picks.push(choice);
             } else if !self.takes_text() {
                 return Err(self.not_offered(value));

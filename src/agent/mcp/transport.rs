@@ -11,7 +11,7 @@ use rmcp::model::{ClientNotification, ClientRequest, ErrorData, JsonRpcMessage, 
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::transport::io::{StdioReader, StdioWriter, stdio_pipes};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{HashSet, VecDeque};
 use std::fs::File;
@@ -55,6 +55,12 @@ struct Output {
 struct State {
     revision: Option<String>,
     batches: Vec<Batch>,
+}
+
+/// The id of a message that cannot be read as a whole.
+#[derive(Deserialize)]
+struct Id {
+    id: Option<RequestId>,
 }
 
 /// A batch whose replies are gathered.
@@ -101,8 +107,11 @@ fn message(value: Value) -> Result<Option<Received>, Wrong> {
 impl State {
     /// The messages of a line.
     fn hear(&mut self, line: &[u8]) -> Result<Vec<Received>, Wrong> {
-        let value = serde_json::from_slice::<Value>(line)
-            .map_err(|error| (ErrorData::parse_error(format!("the line is no JSON: {error}"), None), None))?;
+        let value = serde_json::from_slice::<Value>(line).map_err(|error| {
+            // Half of an emoji, say: the rest of the line still says which call gets no other reply.
+            let id = serde_json::from_slice::<Id>(line).ok().and_then(|known| known.id);
+            (ErrorData::parse_error(format!("the line is no JSON: {error}"), None), id)
+        })?;
         match value {
             Value::Array(_) if self.revision.as_deref() != Some(WITH_BATCHES) => {
                 Err(invalid("a batch is only taken under the revision 2025-03-26", None))

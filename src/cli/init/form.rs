@@ -58,8 +58,11 @@ impl Form {
 
     /// One of these, by its number or name.
     pub(super) fn choose(&self, field: Field<'_>, given: Option<&str>, from: &[(&str, &str)]) -> Result<String, Exit> {
-        let list =
-            (1..).zip(from).map(|(number, (_, told))| format!("\n  {number}. {told}")).collect::<Vec<_>>().concat();
+        let list = (1..)
+            .zip(from)
+            .map(|(number, (name, told))| format!("\n  {number}. {name}: {told}"))
+            .collect::<Vec<_>>()
+            .concat();
         let question = format!("{}{list}\nNumber or name", field.question);
         self.ask(Field { question: &question, ..field }, given, |text| {
             let by_number = text.parse::<usize>().ok().and_then(|number| from.get(number.checked_sub(1)?));

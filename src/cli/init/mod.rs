@@ -19,6 +19,7 @@ use crate::ipc::default_data_dir;
 use anyhow::Context as _;
 use askd_core::Group;
 use asking::{Asked, Question};
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use form::{Field, Form};
 use plan::Plan;
@@ -169,16 +170,17 @@ impl Init {
             say(&group::for_docker(group, folder, gid))?;
         }
         let programs = Program::value_variants();
-        let names: Vec<String> =
-            programs.iter().filter_map(ValueEnum::to_possible_value).map(|value| value.get_name().to_owned()).collect();
-        let mut list: Vec<(&str, &str)> = names.iter().map(|name| (&**name, &**name)).collect();
+        let of = |value: PossibleValue| (value.get_name().to_owned(), value.get_help().map(ToString::to_string));
+        let known: Vec<_> = programs.iter().filter_map(ValueEnum::to_possible_value).map(of).collect();
+        let mut list: Vec<(&str, &str)> =
+            known.iter().map(|(name, told)| (&**name, told.as_deref().unwrap_or(name))).collect();
         list.push(("other", "another program, or a script"));
         let which =
             Field { flag: "--program", question: "Which program is it?", usual: Some("other"), ..Field::default() };
         let mut program = self.program;
         if program.is_none() && form.terminal {
             let name = form.choose(which, None, &list)?;
-            program = programs.iter().zip(&names).find(|(_, known)| **known == name).map(|(program, _)| *program);
+            program = programs.iter().zip(&known).find(|(_, (known, _))| *known == name).map(|(program, _)| *program);
         }
         // In a container its folder is where `askd mcp` looks.
         let ipc = (!in_container).then_some(folder);
@@ -207,7 +209,7 @@ fn first_question(
         context: "This is the first question, asked by askd init.",
     };
     let before = |link: &str| {
-        say(&format!("A question is on its way to you. It is in the inbox, too:\n  {link}"))?;
+        say(&format!("A question is on its way to you. You can also answer it in the inbox:\n  {link}"))?;
         if whatsapp { whatsapp::wait_until_published(form, settings) } else { Ok(()) }
     };
     match asked.ask(settings.clone(), group, &question, before)? {

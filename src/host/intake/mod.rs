@@ -148,7 +148,10 @@ impl Intake {
     fn look_below(&mut self, root: &Arc<(Dir, Stamp)>, now: Moment) -> HashSet<Group> {
         if self.root.has_news([Some(root.1), None], || now) {
             match self.shared.folders.names() {
-                Ok(names) => self.find_groups(names),
+                Ok(names) => {
+                    self.prepare_missing(&names);
+                    self.find_groups(names);
+                }
                 Err(error) => self.make_root(&error),
             }
         }
@@ -171,6 +174,16 @@ impl Intake {
     fn prepare(&mut self, settings: &Settings) {
         let host = HOST_GROUP.parse::<Group>().ok();
         for group in settings.configured().chain(host) {
+            if settings.group(&group).is_some() {
+                self.scanner(&group).look(Wanted { make: true, ..Wanted::folder() });
+            }
+        }
+    }
+
+    /// The same for those whose folder was removed.
+    fn prepare_missing(&self, names: &[String]) {
+        let settings = self.shared.broker.settings();
+        for group in settings.configured().filter(|group| !names.iter().any(|name| *name == group.folder())) {
             if settings.group(&group).is_some() {
                 self.scanner(&group).look(Wanted { make: true, ..Wanted::folder() });
             }

@@ -78,7 +78,7 @@ const LONGEST_NAME: usize = 64;
 impl WebSettings {
     pub(super) fn check(&self, mistakes: &mut Mistakes) {
         if self.proxy_header.is_some() == self.trusted_proxies.is_empty() {
-            let why = "set both: the header that names the person, and the addresses of the proxies that are believed";
+            let why = "set both: proxy_header names the header with the person, and trusted_proxies the addresses of the proxies that are believed";
             mistakes.add("web.proxy_header", why);
         }
         let (mut names, mut tokens) = (BTreeSet::new(), BTreeSet::new());

@@ -190,6 +190,7 @@ fn every_mistake_is_one_sentence_that_says_what_to_do() {
              (https://askd.example.com) or http.allowed_hosts ([\"askd.example.com\"]) (settings, line 2)".into(),
         ),
         ("[http]\npublic_url = \"askd.example.com\"".into(), "http.public_url: \"askd.example.com\" is not a URL like https://askd.example.com (settings, line 2)".into()),
+        ("[log]\nfilter = \"verbose\"".into(), "log.filter: \"verbose\" is neither a level (error, warn, info, debug) nor a filter like \"askd=debug,info\" (settings, line 2)".into()),
         ("[log]\nfilter = \"askd=loud\"".into(), "log.filter: \"askd=loud\" is neither a level (error, warn, info, debug) nor a filter like \"askd=debug,info\" (settings, line 2)".into()),
         ("[log]\nformat = \"xml\"".into(), "log.format: \"xml\" is neither text nor json (settings, line 2)".into()),
         ("[slack]\napi_url = \"http://slack.example/api\"".into(), "slack.api_url: \"http://slack.example/api\" is neither https://... nor http://127.0.0.1:<port>/... (plain http is for tests) (settings, line 2)".into()),

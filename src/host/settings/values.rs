@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer};
 use std::fmt::{self, Debug, Display};
 use std::path::PathBuf;
 use std::time::Duration;
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 
 /// Keys with values that are still to be read.
 pub(super) type Table = config::Map<String, config::Value>;
@@ -130,7 +130,9 @@ pub(super) fn responders<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Re
 
 pub(super) fn log_filter<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     let text = String::deserialize(from)?;
-    if text.parse::<Targets>().is_ok() {
+    // A word that is no level would be a part of the program, and nothing else would be logged.
+    let is_level = |part: &str| part.contains('=') || part.trim().parse::<LevelFilter>().is_ok();
+    if text.parse::<Targets>().is_ok() && text.split(',').all(is_level) {
         return Ok(text);
     }
     let why = "is neither a level (error, warn, info, debug) nor a filter like \"askd=debug,info\"";

@@ -232,7 +232,9 @@ pub enum StoreError {
     #[error("{0}")]
     Moved(String),
     /// A newer askd wrote a file.
-    #[error("{file}: {source}. Nothing was changed; start that version again, or move the file away")]
+    #[error(
+        "{file}: {source}. Nothing was changed; start that version again, or restore the copy of state/ that was made before it"
+    )]
     Newer {
         /// Where it is.
         file: String,

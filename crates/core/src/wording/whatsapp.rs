@@ -35,6 +35,9 @@ pub fn confirm_or_quote(said: &str) -> String {
 /// To a person who forwards a message where an answer is expected.
 pub const FORWARDED: &str = "I do not take forwarded messages as answers.";
 
+/// To a person whose tap cannot be read.
+pub const NO_BUTTON: &str = "This button does not work any more.";
+
 /// The receipt of an answer, before the number of the next question. The closing message is the receipt of the last one.
 pub const GOT_IT: &str = "Got it.";
 

@@ -172,7 +172,8 @@ async fn trail(call: Call) -> Result<Json<Value>, Problem> {
 /// How the daemon is, and what an operator has to do.
 async fn status(State(inbox): State<Inbox>, Extension(caller): Extension<Caller>) -> Result<Json<Report>, Problem> {
     if caller.groups.is_some() {
-        let detail = "This is about all groups, and you see only some of them.";
+        let detail =
+            "The status is about all groups, and your token shows only some of them. Use the token of the inbox.";
         return Err(Problem::new(StatusCode::FORBIDDEN, "Not for you", detail));
     }
     Ok(Json(inbox.status.report().await))

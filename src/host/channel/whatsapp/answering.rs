@@ -81,10 +81,18 @@ impl Incoming<'_> {
         Ok(())
     }
 
-    /// Takes the option that was tapped. The tap names its question; an id that askd did not make changes nothing.
+    /// Takes the option that was tapped. The tap names its question; an id that askd did not make changes nothing, and the sender is told
+    /// how to answer: it may be from before the app secret was replaced.
     async fn take_tap(&self, chosen: &Chosen) -> Result<(), NotStored> {
         let Some(tap) = Tap::read(&chosen.id, self.channel.app_secrets().all()) else {
-            tracing::warn!("a tap on WhatsApp has an id that askd did not make; it changes nothing");
+            tracing::warn!(
+                "a tap on WhatsApp has an id that askd did not make with this app secret; it changes nothing"
+            );
+            let quoted = Vec::from_iter(self.reader().subject());
+            let asked = self.find(quoted, |ask| !ask.is_blocked()).await?.pop();
+            if let Some(asked) = asked.filter(|asked| asked.is_open() || asked.ask.is_late_open()) {
+                self.tell_tamely(&asked, &format!("{} {}", wording::NO_BUTTON, asked.how_to_reply()));
+            }
             return Ok(());
         };
         let Some(asked) = self.find(vec![tap.ask], |ask| !ask.is_blocked()).await?.pop() else { return Ok(()) };

@@ -7,7 +7,9 @@ use super::lease::LEASE;
 use super::news::Mark;
 use super::saving::Attempt;
 use super::{Cache, InPostgres, failed};
-use crate::host::store::{Along, Basis, LeftTo, News, Owed, Reached, Save, Sharing, StoreError, Wait, Webhook};
+use crate::host::store::{
+    Along, Basis, LeftTo, News, Owed, Reached, Save, Sharing, Store as _, StoreError, Wait, Webhook,
+};
 use askd_core::{Ask, Group, RequestId, Time};
 use sqlx::Row as _;
 use std::sync::Arc;
@@ -49,8 +51,12 @@ impl Sharing for InPostgres {
         let doubted = self.doubts.lock().get(&ask.id).is_some_and(|doubt| Arc::ptr_eq(&doubt.ask, ask));
         let era = self.era();
         let attempt = match basis {
-            // After a save that failed: there is nothing to take back here.
-            Basis::Ask(before) if Arc::ptr_eq(before, ask) => return Ok(()),
+            // After a save that failed: there is nothing to take back here. But it is over only once the database can be written.
+            Basis::Ask(before) if Arc::ptr_eq(before, ask) => {
+                self.probe()?;
+                self.last_save_failed.store(false, Ordering::Relaxed);
+                return Ok(());
+            }
             Basis::New(given) => Attempt::new(ask, Write::New(*given), era, None),
             Basis::Ask(before) | Basis::Lost(before) => match known(before) {
                 // What is missing from it comes first.

@@ -256,9 +256,11 @@ fn an_agent_is_started_although_a_call_that_got_nothing_held_its_outcome_when_th
     let call = agent.send("GET", "/asks/r1?wait=60", "");
     // It is stopped at the gate by then.
     thread::sleep(Duration::from_millis(500));
-    remote.world.later(Duration::from_secs(10));
+    // On a busy machine another try may have been due before the call came.
+    let before = program.runs().len();
+    remote.world.later(Duration::from_secs(30));
     thread::sleep(Duration::from_secs(1));
-    assert!(runs(2).is_none(), "the agent was started while a call was given its outcome");
+    assert_eq!(program.runs().len(), before, "the agent was started while a call was given its outcome");
     drop(call);
-    within(SOON, "the second try", || runs(2));
+    within(SOON, "the next try", || runs(before + 1));
 }

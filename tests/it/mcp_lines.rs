@@ -64,6 +64,12 @@ fn a_line_that_is_no_message_is_told_what_is_wrong_with_it() {
     for (line, code, id) in [
         ("no json", -32700, json!(null)),
         ("{\"jsonrpc\": \"2.0\", \"id\": 7,", -32700, json!(null)),
+        // Half of an emoji, as JavaScript writes it.
+        (
+            r#"{"jsonrpc": "2.0", "id": 11, "method": "tools/call", "params": {"name": "Ship it \ud83d?"}}"#,
+            -32700,
+            json!(11),
+        ),
         (r#"{"jsonrpc": "2.0", "id": 8, "method": "tools/call"}"#, -32602, json!(8)),
         (r#"[{"jsonrpc": "2.0", "id": 9, "method": "ping"}]"#, -32600, json!(null)),
         ("7", -32600, json!(null)),

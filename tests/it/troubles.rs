@@ -268,6 +268,17 @@ fn groups_that_are_all_removed_come_back() {
 }
 
 #[test]
+fn the_folder_of_a_configured_group_comes_back_alone() {
+    let world = World::empty().config("[groups.research]\nroutes = [{ channel = \"web\" }]\n").started();
+    let folder = world.data().join("ipc/research");
+    world.passing(SOON, "the folder", || folder.join("briefings").is_dir().then_some(()));
+    within(SOON, "the folder to be removed", || fs::remove_dir_all(&folder).is_ok().then_some(()));
+    world.passing(SOON, "the folder to be made anew", || folder.join("briefings").is_dir().then_some(()));
+    world.group("research").ask_framework("r1");
+    world.open_of("r1");
+}
+
+#[test]
 fn small_mistakes_are_told_like_large_ones() {
     let world = World::new();
     let agent = world.group("g");

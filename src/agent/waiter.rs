@@ -170,36 +170,38 @@ impl Waiter {
         let read = self.folder().responses.read_trusted(&name, MAX_RESPONSE_BYTES);
         let mut seen = self.seen.lock();
         let odd = seen.odd.take();
-        match read {
-            Ok((bytes, stamp)) => {
-                let response = serde_json::from_slice::<ResponseFile>(&bytes).ok();
-                let is_mine = |response: &ResponseFile| response.result.request_id == self.request_id.as_str();
-                let response = response.filter(is_mine).map(ResponseFile::with_bare_error);
-                if response.is_none() && serde_json::from_slice::<IgnoredAny>(&bytes).is_ok() {
-                    // It is whole, and answers nothing that was asked here.
-                    let since = *seen.odd.insert(odd.unwrap_or_else(|| self.clock.monotonic()));
-                    drop(seen);
-                    return if self.clock.monotonic().since(since) < ODD_FOR {
-                        Ok(None)
-                    } else {
-                        let path = self.folder().path.join(RESPONSES).join(name);
-                        let why = format!("it is not a response to the request {}", self.request_id);
-                        Err(trouble(&path, ODD, io::Error::other(why)))
-                    };
+        let (error, may_pass) = match read {
+            Ok((bytes, stamp)) => match self.response_in(&bytes) {
+                Ok(response) => {
+                    seen.response = response.clone().map(|response| (stamp, response));
+                    return Ok(response);
                 }
-                seen.response = response.clone().map(|response| (stamp, response));
-                Ok(response)
-            }
-            Err(ReadError::Gone) => Ok(None),
-            Err(ReadError::NotPlain(_)) if odd.is_none_or(|since| self.clock.monotonic().since(since) < ODD_FOR) => {
-                seen.odd = odd.or_else(|| Some(self.clock.monotonic()));
-                Ok(None)
-            }
+                Err(error) => (error, true),
+            },
+            Err(ReadError::Gone) => return Ok(None),
             Err(error) => {
-                drop(seen);
-                let path = self.folder().path.join(RESPONSES).join(name);
-                Err(trouble(&path, ODD, io::Error::other(error)))
+                let may_pass = matches!(error, ReadError::NotPlain(_));
+                (io::Error::other(error), may_pass)
             }
+        };
+        let now = self.clock.monotonic();
+        let since = odd.unwrap_or(now);
+        if may_pass && now.since(since) < ODD_FOR {
+            seen.odd = Some(since);
+            return Ok(None);
+        }
+        drop(seen);
+        Err(trouble(&self.folder().path.join(RESPONSES).join(name), ODD, error))
+    }
+
+    /// The response to this call; `None`: it is not whole yet. An error if it is whole and something else.
+    fn response_in(&self, bytes: &[u8]) -> io::Result<Option<ResponseFile>> {
+        match serde_json::from_slice::<ResponseFile>(bytes) {
+            Ok(response) if response.result.request_id == self.request_id.as_str() => {
+                Ok(Some(response.with_bare_error()))
+            }
+            Err(_) if serde_json::from_slice::<IgnoredAny>(bytes).is_err() => Ok(None),
+            _ => Err(io::Error::other(format!("it is not a response to the request {}", self.request_id))),
         }
     }
 

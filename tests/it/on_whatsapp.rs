@@ -32,6 +32,13 @@ pub(crate) async fn binary_on_whatsapp(config: Config, routes: &str, more: &str)
     World::empty().with_binary().on_whatsapp(config, routes, more).await
 }
 
+/// Waits until the webhook with that message was taken.
+pub(crate) async fn taken(phone: &Whatsapp, id: &str) {
+    let carried = format!("\"id\":\"{}\"", id.replace('/', "\\/"));
+    let taken = |sim: &Whatsapp| sim.webhooks().iter().any(|post| post.status == 200 && post.body.contains(&carried));
+    assert!(phone.wait_until(taken, SOON).await, "a message was not taken");
+}
+
 impl World {
     /// Switches WhatsApp on, and starts.
     pub(crate) async fn on_whatsapp(self, config: Config, routes: &str, more: &str) -> Self {
@@ -78,10 +85,7 @@ impl World {
 
     /// Waits until the webhook with that message was taken.
     pub(crate) async fn taken(&self, id: &str) {
-        let carried = format!("\"id\":\"{}\"", id.replace('/', "\\/"));
-        let taken =
-            |sim: &Whatsapp| sim.webhooks().iter().any(|post| post.status == 200 && post.body.contains(&carried));
-        assert!(self.phone.wait_until(taken, SOON).await, "a message was not taken");
+        taken(&self.phone, id).await;
     }
 
     /// Meta sends the webhook with that message again. The stand-in knows what it sent once the reply is there, and what the

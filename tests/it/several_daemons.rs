@@ -4,7 +4,7 @@
 use crate::harness::{SOON, World, within};
 use crate::in_slack::{ALICE, BOB, CHANNEL};
 use crate::on_postgres::Database;
-use crate::on_whatsapp::{ADA, sim};
+use crate::on_whatsapp::{ADA, sim, taken};
 use crate::remote::{Agent, Remote};
 use crate::said::FROM_BEFORE;
 use crate::timing::faketime;
@@ -289,12 +289,8 @@ async fn a_question_right_after_a_persons_first_message_is_asked_whichever_daemo
     for (number, person) in people.iter().enumerate() {
         let agent = cluster.agent(0, &format!("p{number}"));
         let hello = cluster.phone.person_says(person, "hello");
-        let is_taken = || {
-            let of_it = |body: &str| body.replace("\\/", "/").contains(&hello);
-            cluster.phone.webhooks().iter().any(|hook| of_it(&hook.body) && hook.status == 200).then_some(())
-        };
-        // Unless the leader was quicker, it is kept for it now.
-        meanwhile(|| within(SOON, "the daemon to take it", is_taken));
+        // Unless the leader was quicker, it is kept for it by then.
+        taken(&cluster.phone, &hello).await;
         assert_eq!(meanwhile(|| agent.ask("r1", "Deploy?")).0, 201);
         let asked = cluster.phone.wait_for_message(|message| message.wa_id == *person, SOON);
         let asked = asked.await.expect("the question");

@@ -100,7 +100,7 @@ impl Intake {
                     self.shared.folders.forget_problems();
                     self.hung.clear();
                 }
-                self.prepare(&settings);
+                self.prepare(&settings, &[]);
                 prepared = Some(settings);
             }
             // The sabotage trusts events alone.
@@ -149,7 +149,7 @@ impl Intake {
         if self.root.has_news([Some(root.1), None], || now) {
             match self.shared.folders.names() {
                 Ok(names) => {
-                    self.prepare_missing(&names);
+                    self.prepare(&self.shared.broker.settings(), &names);
                     self.find_groups(names);
                 }
                 Err(error) => self.make_root(&error),
@@ -170,21 +170,12 @@ impl Intake {
         hung
     }
 
-    /// Has the folders of configured groups made, and the host's own.
-    fn prepare(&mut self, settings: &Settings) {
+    /// Has the folders of configured groups made, and the host's own, but for those that are there.
+    fn prepare(&self, settings: &Settings, there: &[String]) {
+        let there: HashSet<&str> = there.iter().map(String::as_str).collect();
         let host = HOST_GROUP.parse::<Group>().ok();
         for group in settings.configured().chain(host) {
-            if settings.group(&group).is_some() {
-                self.scanner(&group).look(Wanted { make: true, ..Wanted::folder() });
-            }
-        }
-    }
-
-    /// The same for those whose folder was removed.
-    fn prepare_missing(&self, names: &[String]) {
-        let settings = self.shared.broker.settings();
-        for group in settings.configured().filter(|group| !names.iter().any(|name| *name == group.folder())) {
-            if settings.group(&group).is_some() {
+            if !there.contains(group.folder()) && settings.group(&group).is_some() {
                 self.scanner(&group).look(Wanted { make: true, ..Wanted::folder() });
             }
         }
@@ -216,7 +207,7 @@ impl Intake {
             Ok(()) => {
                 self.watch_root();
                 self.groups.lock().clear();
-                self.prepare(&self.shared.broker.settings());
+                self.prepare(&self.shared.broker.settings(), &[]);
             }
             Err(error) => {
                 tracing::error!(folder = %folder.display(), %error, "cannot create it: check who owns its parent");

@@ -131,8 +131,8 @@ pub(super) fn responders<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Re
 pub(super) fn log_filter<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     let text = String::deserialize(from)?;
     // A word that is no level would be a part of the program, and nothing else would be logged.
-    let is_level = |part: &str| part.contains('=') || part.trim().parse::<LevelFilter>().is_ok();
-    if text.parse::<Targets>().is_ok() && text.split(',').all(is_level) {
+    let is_directive = |part: &str| part.contains('=') || part.trim().parse::<LevelFilter>().is_ok();
+    if text.parse::<Targets>().is_ok() && text.split(',').all(is_directive) {
         return Ok(text);
     }
     let why = "is neither a level (error, warn, info, debug) nor a filter like \"askd=debug,info\"";

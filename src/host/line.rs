@@ -3,25 +3,29 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_util::sync::CancellationToken;
 
 /// Whether the client of a connection has reset it: what was written last may not have been read. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Line(Arc<AtomicBool>);
+pub(super) struct Line(CancellationToken);
 
 impl Line {
     fn note<T>(&self, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if let Poll::Ready(Err(_)) = &done {
-            self.0.store(true, Ordering::Relaxed);
+            self.0.cancel();
         }
         done
     }
 
     pub(super) fn was_reset(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.is_cancelled()
+    }
+
+    /// Waits until it is.
+    pub(super) async fn reset(&self) {
+        self.0.cancelled().await;
     }
 }
 

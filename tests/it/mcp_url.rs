@@ -6,7 +6,7 @@ use crate::remote::{Agent, Remote};
 use crate::sessions::Alive;
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(crate) const TAKES_TASKS: &str = r#"{"extensions": {"io.modelcontextprotocol
 /// A client at the URL.
 #[derive(Clone)]
 pub(crate) struct Client {
-    agent: Agent,
+    pub(crate) agent: Agent,
     /// Further headers of each message.
     headers: String,
     /// `Mcp-Session-Id`, where it was introduced.
@@ -26,7 +26,7 @@ pub(crate) struct Client {
 
 /// A response that is read as it comes.
 pub(crate) struct Reply {
-    status: u16,
+    pub(crate) status: u16,
     head: String,
     lines: BufReader<TcpStream>,
 }
@@ -38,7 +38,7 @@ impl Client {
     }
 
     /// Introduced, with a session.
-    fn introduced(agent: Agent) -> Self {
+    pub(crate) fn introduced(agent: Agent) -> Self {
         Self::introduced_with(agent, "")
     }
 
@@ -55,6 +55,11 @@ impl Client {
         let client = Self { headers, ..client };
         assert_eq!(client.tell("notifications/initialized", &json!({})).status, 202);
         client
+    }
+
+    /// The same client, whose messages come to another daemon.
+    pub(crate) fn at(&self, at: SocketAddr) -> Self {
+        Self { agent: Agent { at, ..self.agent.clone() }, ..self.clone() }
     }
 
     fn with(&self, header: &str) -> Self {
@@ -77,12 +82,12 @@ impl Client {
         self.post(&headers, &json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string())
     }
 
-    fn tell(&self, method: &str, params: &Value) -> Reply {
+    pub(crate) fn tell(&self, method: &str, params: &Value) -> Reply {
         self.post(&self.headers, &json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string())
     }
 
     /// Ends the session that its headers name.
-    fn end(&self) {
+    pub(crate) fn end(&self) {
         let ended = format!(
             "DELETE /agent/v1/mcp HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n{}connection: close\r\n\r\n",
             self.agent.at, self.agent.token, self.headers
@@ -121,7 +126,7 @@ impl Client {
         self.begin(id, tool, arguments).told()
     }
 
-    fn tools(&self) -> Value {
+    pub(crate) fn tools(&self) -> Value {
         self.send(9, "tools/list", json!({})).message().unwrap()["result"]["tools"].clone()
     }
 }
@@ -139,12 +144,12 @@ impl Reply {
     }
 
     /// Waits for a comment.
-    fn comment(&mut self) {
+    pub(crate) fn comment(&mut self) {
         while self.line().expect("a comment") != ":" {}
     }
 
     /// Waits until the result has come, and reads nothing of it.
-    fn leaves_unread(&self) {
+    pub(crate) fn leaves_unread(&self) {
         let mut bytes = vec![0; 65_536];
         within(SOON, "the result", || {
             let here = self.lines.get_ref().peek(&mut bytes).unwrap();
@@ -186,7 +191,7 @@ impl Reply {
 
 impl Remote {
     /// The answer to what is open.
-    fn says(&self, label: &str) -> String {
+    pub(crate) fn says(&self, label: &str) -> String {
         let ask = self.world.one_open();
         let question = ask["questions"][0]["id"].as_str().unwrap();
         assert_eq!(self.world.answer(&ask, &json!({question: label})).0, 200);

@@ -22,6 +22,9 @@ const QUICK: [Fault; 8] = [
 /// What nobody can tell from a success whose answer was lost: a status is waited for, for a minute.
 const SLOW: [Fault; 4] = [Fault::ResetBefore, Fault::StallBefore, Fault::StallAfter, Fault::Http(503)];
 
+/// How often a question is tried on a route.
+const ATTEMPTS: usize = 4;
+
 fn person(n: usize) -> String {
     format!("1666{n:07}")
 }
@@ -143,21 +146,24 @@ async fn storm(asks: usize, people: usize, kinds: &[Fault], patience: Duration) 
         world.step().await;
     }
     let took = started.elapsed();
-    let mut undelivered = 0;
     for (ask, response) in &ended {
         match response["result"]["status"].as_str().unwrap() {
             "answered" => {
                 let expected = ["a", "b", "c"][ask % 3];
                 assert_eq!(response["result"]["answers"][format!("Which {ask}?")], expected, "{response}");
             }
-            "undeliverable" => undelivered += 1,
+            "undeliverable" => {}
             other => panic!("{other}: {response}"),
         }
     }
-    let mut decided: HashMap<String, usize> = HashMap::new();
+    let (mut decided, mut undelivered): (HashMap<String, usize>, HashSet<String>) = Default::default();
     for line in world.audit() {
         if matches!(line["what"].as_str(), Some("answered" | "undeliverable" | "expired" | "dismissed" | "withdrawn")) {
-            *decided.entry(line["ask"].as_str().unwrap().to_owned()).or_default() += 1;
+            let ask = line["ask"].as_str().unwrap().to_owned();
+            if line["what"] == "undeliverable" {
+                undelivered.insert(ask.clone());
+            }
+            *decided.entry(ask).or_default() += 1;
         }
     }
     assert_eq!(decided.len(), asks, "every ask is decided");
@@ -165,12 +171,21 @@ async fn storm(asks: usize, people: usize, kinds: &[Fault], patience: Duration) 
     let all_closed = closed_once(&world, people, patience).await;
     world.kept_the_pace();
     eprintln!(
-        "{asks} asks to {people} people: answered after {took:?}, closed after {:?}; {undelivered} undeliverable; \
+        "{asks} asks to {people} people: answered after {took:?}, closed after {:?}; {} undeliverable; \
          {all_closed} closed once; {} calls",
         started.elapsed(),
+        undelivered.len(),
         world.phone.calls().len()
     );
-    assert!(undelivered * 50 <= asks, "{undelivered} of {asks} were not delivered");
+    // Each fault of the mix is as good as the next one: it is luck how many asks meet one with every attempt.
+    for ask in &undelivered {
+        let calls = world.phone.calls().into_iter();
+        let of_it = calls.filter(|call| {
+            call.body["biz_opaque_callback_data"].as_str().is_some_and(|tag| tag.ends_with(":q") && tag.contains(ask))
+        });
+        let faults: Vec<Option<Fault>> = of_it.map(|call| call.fault).collect();
+        assert!(faults.len() >= ATTEMPTS && faults.iter().all(Option::is_some), "{ask} was given up after {faults:?}");
+    }
     took
 }
 

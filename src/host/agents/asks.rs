@@ -4,6 +4,7 @@ use super::door::Caller;
 use super::{Agents, Holds, briefings};
 use crate::host::broker::{Failure, Submitted};
 use crate::host::channel::web::Problem;
+use crate::host::store::StoreError;
 use crate::ipc::wire::{self, ResponseFile, StatusFile, response_for};
 use crate::random;
 use crate::sabotage::task_gate;
@@ -47,6 +48,11 @@ pub(super) fn unavailable<T>(detail: &str) -> Result<T, Problem> {
     problem(StatusCode::SERVICE_UNAVAILABLE, "Not now", detail)
 }
 
+fn away<T>(error: &StoreError) -> Result<T, Problem> {
+    tracing::warn!(%error, "what an agent calls for is not known, or cannot be held for it");
+    unavailable("The database cannot be reached. Try again.")
+}
+
 /// What a caller is told whose change did not happen.
 pub(super) fn unstored(failure: &Failure) -> &'static str {
     match failure {
@@ -75,7 +81,7 @@ impl Agents {
         let Ok(id) = request_id.parse::<RequestId>() else { return unknown() };
         self.broker.loaded_of(group).await;
         let found = self.broker.find_anywhere(|broker| broker.of_request(group, &id)).await;
-        let Some(found) = found else { return unknown() };
+        let Some(found) = found.or_else(|error| away(&error))? else { return unknown() };
         let ask = match self.load(found).await {
             Err(none) if none.is_unknown() && self.broker.of_request(group, &id) == Some(found) => {
                 return unavailable("askd is still storing the question. Try again.");
@@ -316,10 +322,7 @@ impl Agents {
         caller: &Caller,
         all: &[(Group, Id)],
     ) -> Result<Option<Duration>, Problem> {
-        self.broker.hold_for(holds, &caller.taker, all).await.or_else(|error| {
-            tracing::warn!(%error, "what a caller is sent cannot be held for it");
-            unavailable("The database cannot be reached. Try again.")
-        })
+        self.broker.hold_for(holds, &caller.taker, all).await.or_else(|error| away(&error))
     }
 
     /// Holds an outcome for this taker, unless another one has been sent it within the last minute.

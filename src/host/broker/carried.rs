@@ -29,7 +29,7 @@ impl Broker {
     /// nothing from then on.
     pub(in crate::host) fn pass_on(&self) -> Option<Known> {
         let (shared, beside) = (self.0.store.shared()?, &self.0.beside);
-        let all_learned = beside.looked.try_lock().is_ok_and(|learned| *learned);
+        let all_learned = beside.looked.try_lock().is_ok_and(|looked| looked.all_learned);
         let is_recent = beside.seen.lock().is_some_and(|seen| beside.clock.monotonic().since(seen) < TOLD);
         let mut index = self.index();
         if !(self.is_loaded() && all_learned && is_recent && index.is_whole()) {

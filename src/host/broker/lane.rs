@@ -241,6 +241,7 @@ impl Broker {
             }
             Applied::NotStored(error) if done.is_some() => {
                 tracing::error!(ask = %id, error, "an event could not be stored; its sender was told so");
+                self.turn_away(id);
                 self.finish_later(id);
                 Err(Failure::NotStored)
             }
@@ -250,6 +251,7 @@ impl Broker {
             }
             Applied::InDoubt(error) => {
                 tracing::error!(ask = %id, error, "askd does not know whether an ask is stored; storing it again until it is");
+                self.turn_away(id);
                 self.finish_later(id);
                 Err(Failure::InDoubt)
             }
@@ -259,6 +261,17 @@ impl Broker {
             }
         };
         let _gone = done.map(|done| done.send(Ok(told)));
+    }
+
+    /// The database does not answer: whoever waits for it in this lane is told so now, not one after the other.
+    fn turn_away(&self, id: AskId) {
+        if !self.is_shared() || on("inturn") {
+            return;
+        }
+        let waiting = self.lanes().take_jobs(id, |job| job.done.is_some() && matches!(job.work, Work::Event(_)));
+        for Job { done, .. } in waiting {
+            let _gone = done.map(|done| done.send(Ok(Err(Failure::NotStored))));
+        }
     }
 
     /// Finishes a save that failed before, if there is one.

@@ -59,6 +59,14 @@ impl Lanes {
         job
     }
 
+    /// Takes the jobs out of a lane that are of this kind.
+    pub(super) fn take_jobs(&mut self, id: AskId, is_of_it: impl Fn(&Job) -> bool) -> Vec<Job> {
+        let Some(lane) = self.lanes.get_mut(&id) else { return Vec::new() };
+        let (taken, left): (VecDeque<_>, _) = lane.jobs.drain(..).partition(|job| is_of_it(job));
+        lane.jobs = left;
+        taken.into_iter().map(|job| *job).collect()
+    }
+
     /// Notes that the last run left something undone for an ask.
     pub(super) fn owe(&mut self, id: AskId, after_loss: bool) {
         self.owing.insert(id, after_loss);

@@ -10,6 +10,7 @@ mod agents;
 mod aside;
 mod attempts;
 mod briefings;
+mod calls;
 mod carried;
 mod collect;
 mod errands;

@@ -8,14 +8,14 @@ use crate::clock::{Clock, Moment};
 use crate::host::holds::Holds;
 use crate::host::store::{Sharing, StoreError, Stored, Webhook};
 use crate::sabotage::on;
-use askd_core::{Ask, AskId, Effect, Group, RequestId};
+use askd_core::{Ask, AskId, Effect, Group};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
 use std::hash::Hash;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::broadcast;
 
@@ -43,8 +43,8 @@ pub(super) struct Beside {
     pub(super) since: Mutex<Since>,
     /// The groups of which closed cards may say that the agent's host does not answer; `None`: of any.
     pub(super) silent: Mutex<Option<HashSet<Group>>>,
-    /// One look at a time, with whether all was learned that looks have found, and when the last one succeeded.
-    pub(super) looked: tokio::sync::Mutex<bool>,
+    /// One look at a time, and when the last one began that succeeded.
+    pub(super) looked: tokio::sync::Mutex<Looked>,
     pub(super) seen: Mutex<Option<Moment>>,
     /// How many runs had a lease then.
     runs: AtomicUsize,
@@ -52,9 +52,20 @@ pub(super) struct Beside {
     pub(super) paying: Mutex<HashMap<i64, (AskId, Vec<Effect>)>>,
     /// While others save a burst of promises, what follows makes way here as it does there.
     pub(super) burst: Mutex<Vec<Promise>>,
+    /// Other daemons may believe that calls wait here.
+    pub(super) has_told: AtomicBool,
     documents: broadcast::Sender<String>,
     /// The computer's, whatever clock the daemon runs by: it is the database's time that passes.
     pub(super) clock: Clock,
+}
+
+/// What came of looks.
+#[derive(Debug)]
+pub(super) struct Looked {
+    /// All was learned that they have found.
+    pub(super) all_learned: bool,
+    /// When and why the last one failed that did.
+    failed: Option<(Moment, String)>,
 }
 
 impl Default for Beside {
@@ -65,11 +76,12 @@ impl Default for Beside {
             beginning: tokio::sync::Mutex::default(),
             since: Mutex::default(),
             silent: Mutex::default(),
-            looked: tokio::sync::Mutex::new(true),
+            looked: tokio::sync::Mutex::new(Looked { all_learned: true, failed: None }),
             seen: Mutex::default(),
             runs: AtomicUsize::default(),
             paying: Mutex::default(),
             burst: Mutex::default(),
+            has_told: AtomicBool::default(),
             documents: broadcast::Sender::new(DOCUMENTS),
             clock: Clock::system(),
         }
@@ -158,20 +170,33 @@ impl Broker {
 
     /// Learns what others have stored by now.
     pub(in crate::host) async fn catch_up(&self) -> Result<(), StoreError> {
+        self.catch_up_since(self.0.beside.clock.monotonic()).await
+    }
+
+    /// Learns what others had stored by then. Of many that wait for the same, one looks; and if the database does not answer it, all are told.
+    pub(super) async fn catch_up_since(&self, then: Moment) -> Result<(), StoreError> {
         if !self.is_shared() {
             return Ok(());
         }
         // A task of its own: what a look has found is learned, even if whoever asked for it has gone.
         let broker = self.clone();
-        let caught_up = self.0.ctx.finish(async move { broker.look_and_learn().await });
+        let caught_up = self.0.ctx.finish(async move { broker.look_and_learn(then).await });
         caught_up.await.unwrap_or_else(|panic| Err(panicked(panic)))
     }
 
-    async fn look_and_learn(&self) -> Result<(), StoreError> {
-        let mut all_learned = self.0.beside.looked.lock().await;
+    async fn look_and_learn(&self, then: Moment) -> Result<(), StoreError> {
+        let mut looked = self.0.beside.looked.lock().await;
         let began = self.0.beside.clock.monotonic();
-        let news = self.in_store(Sharing::look).await?;
-        let before = std::mem::take(&mut *all_learned);
+        if looked.all_learned && self.0.beside.seen.lock().is_some_and(|seen| seen > then) {
+            return Ok(());
+        }
+        if let Some((_, what)) = looked.failed.as_ref().filter(|(at, _)| *at > then && !on("inturn")) {
+            return Err(StoreError::Io { what: what.clone(), source: io::ErrorKind::TimedOut.into() });
+        }
+        let news = self.in_store(Sharing::look).await.inspect_err(|error| {
+            looked.failed = Some((self.0.beside.clock.monotonic(), error.to_string()));
+        })?;
+        let before = std::mem::take(&mut looked.all_learned);
         for (group, allowed) in news.allowed {
             self.index().attempts.allow(&group, allowed);
         }
@@ -192,15 +217,21 @@ impl Broker {
         }
         *self.0.beside.seen.lock() = Some(began);
         self.0.beside.runs.store(news.runs, Ordering::Relaxed);
-        *all_learned = before;
+        looked.all_learned = before;
         Ok(())
     }
 
-    /// Finds what another daemon may have stored just now.
-    pub(in crate::host) async fn find_anywhere<T>(&self, find: impl Fn(&Self) -> Option<T>) -> Option<T> {
+    /// Finds what another daemon may have stored just now. An error: that is not known.
+    pub(in crate::host) async fn find_anywhere<T>(
+        &self,
+        find: impl Fn(&Self) -> Option<T>,
+    ) -> Result<Option<T>, StoreError> {
         match find(self) {
-            None if self.is_shared() && self.catch_up().await.is_ok() => find(self),
-            found => found,
+            None if self.is_shared() => {
+                self.catch_up().await?;
+                Ok(find(self))
+            }
+            found => Ok(found),
         }
     }
 
@@ -267,25 +298,6 @@ impl Broker {
             self.learn(&stored);
         }
         Ok(())
-    }
-
-    /// Tells the other daemons which calls wait here.
-    async fn tell_waits(&self) -> Result<(), StoreError> {
-        let waits = self.leases().all();
-        if waits.is_empty() {
-            return Ok(());
-        }
-        self.in_store(move |shared| shared.tell_waits(&waits)).await
-    }
-
-    /// Whether a call of this request waits at any daemon; an error if that is not known.
-    pub(super) async fn waits_anywhere(&self, group: &Group, request_id: &RequestId) -> Result<bool, StoreError> {
-        let holds = self.leases().holds(group, request_id);
-        if holds || !self.is_shared() {
-            return Ok(holds);
-        }
-        let (group, request_id) = (group.clone(), request_id.clone());
-        self.in_store(move |shared| shared.waits_for(&group, &request_id)).await
     }
 
     /// Holds these for a taker, all or none; else returns for how long another one has one of them. Where daemons share the records it

@@ -87,10 +87,10 @@ impl Broker {
             tracing::error!(group = %group, %error, "cannot find out who holds a group; a request has to come again");
             return Submitted::NotStored;
         }
-        // Other daemons may give the group a question between the judgement and the save: then it is judged anew.
+        let mut asked = self.0.beside.clock.monotonic();
         let _alone = self.0.beside.asking.lock(group.clone()).await;
         for _ in 0..RIVALS {
-            if let Err(error) = self.catch_up().await {
+            if let Err(error) = self.catch_up_since(asked).await {
                 tracing::error!(%error, "cannot read what other daemons have stored; a request has to come again");
                 return Submitted::NotStored;
             }
@@ -98,6 +98,8 @@ impl Broker {
             if let Ok(submitted) = self.decide(group, request.clone(), given).await {
                 return submitted;
             }
+            // Another daemon has given the group a question between the judgement and the save.
+            asked = self.0.beside.clock.monotonic();
         }
         Submitted::NotStored
     }

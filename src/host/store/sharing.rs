@@ -146,8 +146,71 @@ pub trait Holdings: Debug + Send + Sync {
     fn reread(&self, ids: &[AskId]) -> Result<Vec<Stored>, StoreError>;
 }
 
+/// A call of MCP by URL. Each client of a session counts its calls by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct McpCall {
+    /// Whose it is.
+    pub group: Group,
+    /// Who gets its outcome.
+    pub taker: String,
+    /// The id that its client got when it introduced itself; empty without one.
+    pub client: String,
+    /// Its JSON-RPC id, as JSON.
+    pub number: String,
+}
+
+/// A message of a session of MCP by URL.
+#[derive(Debug, Clone)]
+pub struct McpMessage {
+    /// Whose it is.
+    pub group: Group,
+    /// Who gets the outcomes of its session.
+    pub taker: String,
+    /// The id that its client got when it introduced itself; empty without one.
+    pub client: String,
+    /// It shows that its client has read what it was sent.
+    pub shows: bool,
+    /// The call that begins with it.
+    pub begins: Option<String>,
+    /// The call that its client cancels, and of which this daemon knows nothing.
+    pub cancels: Option<String>,
+    /// The session that its client got when it introduced itself.
+    pub own: Option<String>,
+    /// The session that it belongs to, where that is another one: it goes on, even if it was ended.
+    pub back: Option<String>,
+}
+
+/// What a message shows that came to this daemon.
+#[derive(Debug, Default)]
+pub struct Shown {
+    /// Its client has ended the session that it got.
+    pub is_over: bool,
+    /// The outcomes that other daemons have sent, and that its client has read.
+    pub read: Vec<RequestId>,
+    /// The one that its client drops.
+    pub dropped: Option<RequestId>,
+}
+
+/// What daemons have to know of each other's calls of MCP by URL: a client's next message may come to any of them. Blocks on the database.
+pub trait McpCalls {
+    /// A message has come.
+    fn heard(&self, message: &McpMessage) -> Result<Shown, StoreError>;
+
+    /// This daemon sends a call its outcome; `true`: its client has cancelled it.
+    fn sent(&self, call: &McpCall, outcome: &RequestId) -> Result<bool, StoreError>;
+
+    /// The outcome that this daemon has sent is not on its way any more; `true`: that was so before.
+    fn dealt_with(&self, call: &McpCall) -> Result<bool, StoreError>;
+
+    /// A session is over: nobody waits for the outcomes of these requests.
+    fn end_session(&self, group: &Group, session: &str, requests: &[RequestId]) -> Result<(), StoreError>;
+
+    /// The sessions that have ended lately.
+    fn ended_sessions(&self) -> Result<Vec<(Group, String)>, StoreError>;
+}
+
 /// The part of the port that only a store with several daemons has. Every call blocks on the database.
-pub trait Sharing: Pins + Holdings {
+pub trait Sharing: Pins + Holdings + McpCalls {
     /// Whether this daemon does what concerns no group, or is done in one place: it reads the messages of people, and writes in chats.
     fn leads(&self) -> bool;
 

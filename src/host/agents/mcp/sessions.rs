@@ -3,12 +3,12 @@
 
 use crate::clock::Moment;
 use crate::host::line::Line;
+use crate::host::store::McpCall;
 use crate::random;
 use askd_core::{Group, RequestId};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
 use parking_lot::Mutex;
-use rmcp::model::RequestId as CallId;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -48,13 +48,11 @@ impl Client {
 
 /// Whose call it is: a group, and a taker in it.
 type Of = (Group, String);
-/// A call: a session can have several clients, by their ids of MCP, and each counts its calls by itself.
-type Its = (Of, Option<String>, CallId);
 
 /// All that is under way.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    calls: Mutex<HashMap<Its, CancellationToken>>,
+    calls: Mutex<HashMap<McpCall, CancellationToken>>,
     sent: Mutex<HashMap<Of, Vec<Sent>>>,
     /// The last sessions that their clients have ended. A start of the daemon forgets them.
     ended: Mutex<VecDeque<String>>,
@@ -64,9 +62,7 @@ pub(super) struct Sessions {
 #[derive(Debug)]
 pub(super) struct Sent {
     pub(super) request_id: RequestId,
-    pub(super) call: Option<CallId>,
-    /// The id that its client got when it introduced itself.
-    pub(super) mcp_session: Option<String>,
+    pub(super) call: McpCall,
     pub(super) line: Line,
     pub(super) at: Moment,
 }
@@ -75,17 +71,12 @@ impl Sent {
     /// Whether a message of the same session shows that its client has read this outcome. A client that introduces itself, or
     /// goes by another id, may be a new run of an agent that died; one whose connection was reset may have got nothing.
     pub(super) fn was_read_before(&self, message: &Message) -> bool {
-        let introduces = matches!(message.method, Some("initialize" | "server/discover"));
-        !introduces && self.is_of(message) && !self.line.was_reset()
+        !message.introduces() && self.call.client == message.client && !self.line.was_reset()
     }
 
     /// Whether a message of the same session drops this outcome.
     pub(super) fn was_dropped_by(&self, message: &Message) -> bool {
-        self.is_of(message) && self.call.is_some() && self.call.as_ref() == message.cancelled
-    }
-
-    fn is_of(&self, message: &Message) -> bool {
-        self.mcp_session.as_deref() == message.mcp_session
+        self.call.client == message.client && message.cancelled.as_ref() == Some(&self.call.number)
     }
 }
 
@@ -93,16 +84,25 @@ impl Sent {
 #[derive(Debug, Default)]
 pub(super) struct Message<'a> {
     pub(super) method: Option<&'a str>,
-    pub(super) mcp_session: Option<&'a str>,
-    /// The call that it drops.
-    pub(super) cancelled: Option<&'a CallId>,
+    /// The id that its client got when it introduced itself; empty without one.
+    pub(super) client: String,
+    /// The call that it begins, and the one that it drops.
+    pub(super) begins: Option<String>,
+    pub(super) cancelled: Option<String>,
+}
+
+impl Message<'_> {
+    /// Whether its client introduces itself. What it was sent before, another run of the agent may have been.
+    pub(super) fn introduces(&self) -> bool {
+        matches!(self.method, Some("initialize" | "server/discover"))
+    }
 }
 
 /// A call in flight, which its client can cancel.
 #[derive(Debug)]
 pub(super) struct Registered {
     sessions: Arc<Sessions>,
-    of: Its,
+    of: McpCall,
 }
 
 impl Drop for Registered {
@@ -113,16 +113,16 @@ impl Drop for Registered {
 
 impl Sessions {
     /// `gone` is cancelled if the client cancels this call.
-    pub(super) fn register(self: &Arc<Self>, of: Its, gone: CancellationToken) -> Registered {
+    pub(super) fn register(self: &Arc<Self>, of: McpCall, gone: CancellationToken) -> Registered {
         self.calls.lock().insert(of.clone(), gone);
         Registered { sessions: Arc::clone(self), of }
     }
 
-    /// The client does not wait for this call any more.
-    pub(super) fn cancel(&self, of: &Its) {
-        if let Some(gone) = self.calls.lock().get(of) {
-            gone.cancel();
-        }
+    /// The client does not wait for this call any more; `false`: it is not in flight here.
+    pub(super) fn cancel(&self, of: &McpCall) -> bool {
+        let calls = self.calls.lock();
+        let gone = calls.get(of);
+        gone.inspect(|gone| gone.cancel()).is_some()
     }
 
     /// Its client has ended this session.

@@ -173,7 +173,8 @@ impl Inbound {
         };
         // Slack sends it again if that takes too long.
         self.broker.loaded().await;
-        let parent = match self.broker.find_anywhere(|broker| broker.by_message(&channel, &thread_ts)).await {
+        let found = self.broker.find_anywhere(|broker| broker.by_message(&channel, &thread_ts));
+        let parent = match found.await.map_err(|_| NotStored)? {
             Some(ask) => Some(Parent { ask, is_text: false, is_open: false }),
             None => self.parent(&channel, &thread_ts, parent_user_id.as_ref()).await?,
         };
@@ -244,7 +245,8 @@ impl Inbound {
     async fn lose_card(&self, team: Option<&String>, channel: &str, ts: &str) -> Result<(), NotStored> {
         // Slack sends it again if that takes too long.
         self.broker.loaded().await;
-        let Some(id) = self.broker.find_anywhere(|broker| broker.by_message(channel, ts)).await else { return Ok(()) };
+        let found = self.broker.find_anywhere(|broker| broker.by_message(channel, ts));
+        let Some(id) = found.await.map_err(|_| NotStored)? else { return Ok(()) };
         if !self.is_our_team(team).await? {
             return Ok(());
         }

@@ -111,7 +111,7 @@ impl Call {
             Named::None => None,
             named => Some(named),
         };
-        match self.inbox.broker.find_anywhere(named).await.unwrap_or(Named::None) {
+        match self.inbox.broker.find_anywhere(named).await.map_err(unreadable)?.unwrap_or(Named::None) {
             Named::One(id) => Ok(id),
             Named::None => Err(Problem::unknown_ask(&self.name)),
             Named::Several(ids) => Err(Problem::ambiguous(&self.name, &ids)),

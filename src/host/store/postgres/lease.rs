@@ -20,6 +20,8 @@ const ALL: &str = "*";
 /// How long a lease lasts after a renewal, and how often it is renewed.
 pub(super) const LEASE: Duration = Duration::from_secs(15);
 pub(super) const RENEWED_AFTER: Duration = Duration::from_secs(3);
+/// How soon a renewal that failed is tried again: once the database is back, others wait only for so long.
+const TRIED_AFTER: Duration = Duration::from_secs(1);
 /// In a lease's last seconds no call is begun, because it could end after the lease.
 pub(super) const LAST: Duration = Duration::from_secs(5);
 
@@ -54,8 +56,13 @@ pub struct Leading {
 
 impl Lease {
     /// Takes the lease, if nobody holds it. The lease of an earlier run on the same host is over: the caller has the lock of the
-    /// state folder.
-    pub(super) async fn take(database: &Connections, node: &Node) -> Result<Result<Self, Leading>, Failed> {
+    /// state folder. `patient`: after the database was away, its holder has the time to renew it.
+    pub(super) async fn take(
+        database: &Connections,
+        node: &Node,
+        patient: bool,
+    ) -> Result<Result<Self, Leading>, Failed> {
+        let lapses = !patient || node.holding.is_in_touch();
         let (run, sent) = (random::unique(), database.clock().monotonic());
         let (holder, own) = (run.clone(), node.clone());
         let taken = database.transact(
@@ -65,9 +72,10 @@ impl Lease {
                 let (holder, Node { node, host, home, .. }) = (holder.clone(), own.clone());
                 Box::pin(async move {
                     // Trying to take it would hold up the holder's writes.
-                    let held = "select node from askd.groups where name = $1 and until >= now()
+                    let held = "select node from askd.groups where name = $1
+                                    and (until >= now() or not $5 and until > '-infinity')
                                     and not (home = $2::uuid and node in ($3, $4))";
-                    let held = query(held).bind(ALL).bind(&home).bind(&host).bind(ALONE);
+                    let held = query(held).bind(ALL).bind(&home).bind(&host).bind(ALONE).bind(lapses);
                     let held = held.fetch_optional(&mut *connection).await?;
                     if let Some(held) = held {
                         return Ok(Err(Leading { node: held.try_get(0)? }));
@@ -131,16 +139,21 @@ impl Lease {
 
     /// Renews it for as long as it is held. While the database is away nobody else can take it, either.
     pub(super) async fn keep(self, database: Connections) {
+        let mut pause = RENEWED_AFTER;
         while !self.0.lost.is_cancelled() {
-            self.0.clock.sleep(RENEWED_AFTER).await;
+            self.0.clock.sleep(pause).await;
             let ended = self.0.ended.lock().await;
             if *ended {
                 return;
             }
-            match self.renew(&database, lasts()).await {
+            pause = RENEWED_AFTER;
+            match self.renew(&database).await {
                 Ok(()) => {}
                 Err(Failed::Overtaken) => self.lose(),
-                Err(error) => tracing::warn!(%error, "cannot renew the lease; trying again"),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot renew the lease; trying again");
+                    pause = TRIED_AFTER;
+                }
             }
         }
     }
@@ -153,25 +166,31 @@ impl Lease {
         if on("keeplease") {
             return Ok(());
         }
-        self.renew(database, Duration::ZERO).await?;
+        self.set(database, None).await?;
         notify(database).await
     }
 
-    async fn renew(&self, database: &Connections, holds: Duration) -> Result<(), Failed> {
+    async fn renew(&self, database: &Connections) -> Result<(), Failed> {
         let sent = self.0.clock.monotonic();
-        let (seconds, check) = (holds.as_secs_f64(), self.check());
-        let renewal = database.transact(
+        self.set(database, Some(lasts())).await?;
+        *self.0.renewed.lock() = sent;
+        Ok(())
+    }
+
+    /// It holds for so long from now on; `None`: it is given up.
+    async fn set(&self, database: &Connections, holds: Option<Duration>) -> Result<(), Failed> {
+        let (seconds, check) = (holds.map(|holds| holds.as_secs_f64()), self.check());
+        let set = database.transact(
             Durable::No,
             &check,
             Arc::new(move |connection| {
                 Box::pin(async move {
-                    let renewed = "update askd.groups set until = now() + make_interval(secs => $2) where name = $1";
-                    query(renewed).bind(ALL).bind(seconds).execute(connection).await
+                    let set = "update askd.groups set until = coalesce(now() + make_interval(secs => $2), '-infinity')
+                               where name = $1";
+                    query(set).bind(ALL).bind(seconds).execute(connection).await.map(drop)
                 })
             }),
         );
-        renewal.await?;
-        *self.0.renewed.lock() = sent;
-        Ok(())
+        set.await
     }
 }

@@ -6,6 +6,7 @@
 mod asks;
 mod audit;
 mod batches;
+mod calls;
 mod database;
 mod documents;
 mod forgetting;

@@ -133,6 +133,12 @@ impl Node {
                             query(over).execute(&mut *connection).await?;
                             let over = "delete from askd.holds where until < now() - interval '10 minutes'";
                             query(over).execute(&mut *connection).await?;
+                            // A call that was cancelled may wait for as long as a question can.
+                            let over = "delete from askd.calls where at < now() - case
+                                            when request_id is null then interval '30 days' else interval '10 minutes' end";
+                            query(over).execute(&mut *connection).await?;
+                            let over = "delete from askd.ended where at < now() - interval '30 days'";
+                            query(over).execute(&mut *connection).await?;
                             // Each pod has a name of its own, and most serve no folder.
                             let past = "delete from askd.hosts as hosts where heard < now() - interval '7 days'
                                         and not exists (select from askd.pins as pins where pins.node = hosts.node)";

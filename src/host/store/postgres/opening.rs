@@ -157,7 +157,7 @@ impl Waiting {
     /// Waits until the database can be reached, and finds out whether this daemon leads.
     pub async fn turn(mut self) -> Result<Turn, StoreError> {
         loop {
-            match self.try_turn().await {
+            match self.try_turn(false).await {
                 Ok(()) => return self.open().await.map(Turn::Leads),
                 Err(Later::Refused(refused)) => return Err(refused),
                 Err(Later::Leads(node)) => {
@@ -181,7 +181,7 @@ impl Waiting {
         loop {
             clock.sleep(PAUSE).await;
             clock.timeout(LOOK.saturating_sub(PAUSE), heard.changed()).await;
-            match self.try_turn().await {
+            match self.try_turn(true).await {
                 Ok(()) => return Ok(self),
                 Err(Later::Refused(refused)) => return Err(refused),
                 Err(Later::Leads(_) | Later::Away(_)) => {}
@@ -192,7 +192,7 @@ impl Waiting {
     /// The same at once, or not at all.
     pub async fn now(mut self) -> Result<Opened, StoreError> {
         let unusable = |what: String| io_error("[postgres]")(io::Error::other(what));
-        match self.try_turn().await {
+        match self.try_turn(false).await {
             Ok(()) => self.open().await,
             Err(Later::Refused(refused)) => Err(refused),
             Err(Later::Leads(node)) => Err(StoreError::Held(format!("the database ({node} is running)"))),
@@ -206,7 +206,8 @@ impl Waiting {
         self.now().await
     }
 
-    async fn try_turn(&mut self) -> Result<(), Later> {
+    /// `patient`: a leader may have been cut off as this daemon was, and has the time to come back.
+    async fn try_turn(&mut self, patient: bool) -> Result<(), Later> {
         if self.lease.is_some() {
             return Ok(());
         }
@@ -223,7 +224,7 @@ impl Waiting {
             }
         }
         let (connections, node) = (self.database.connections().clone(), self.node.clone());
-        let taken = self.database.run(async move { Lease::take(&connections, &node).await }).await;
+        let taken = self.database.run(async move { Lease::take(&connections, &node, patient).await }).await;
         match taken {
             Ok(Ok(lease)) => {
                 self.database.spawn(lease.clone().keep(self.database.connections().clone()));

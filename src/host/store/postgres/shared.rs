@@ -204,7 +204,7 @@ impl Sharing for InPostgres {
             Box::pin(async move {
                 let all =
                     "truncate askd.asks, askd.settled, askd.gone, askd.allowed, askd.counts, askd.pins, askd.owed,
-                               askd.webhooks, askd.waits, askd.holds, askd.held";
+                               askd.webhooks, askd.waits, askd.holds, askd.held, askd.calls, askd.ended";
                 query(all).execute(connection).await.map(drop)
             })
         });
@@ -233,10 +233,14 @@ impl Sharing for InPostgres {
                 Box::pin(async move {
                     let over = "delete from askd.waits where until < now() - interval '1 minute'";
                     query(over).execute(&mut *connection).await?;
-                    let tell = "insert into askd.waits (run, group_name, request_id, until)
-                                select $1::uuid, of_group, of_request, now() + make_interval(secs => seconds)
-                                from unnest($2::text[], $3::text[], $4::float8[]) as new (of_group, of_request, seconds)
-                                on conflict (run, group_name, request_id) do update set until = excluded.until";
+                    let tell = "with told as (
+                                    insert into askd.waits (run, group_name, request_id, until)
+                                    select $1::uuid, of_group, of_request, now() + make_interval(secs => seconds)
+                                    from unnest($2::text[], $3::text[], $4::float8[]) as new (of_group, of_request, seconds)
+                                    on conflict (run, group_name, request_id) do update set until = excluded.until
+                                    returning group_name, request_id)
+                                delete from askd.waits where run = $1::uuid
+                                    and (group_name, request_id) not in (select group_name, request_id from told)";
                     query(tell).bind(run).bind(groups).bind(requests).bind(left).execute(connection).await.map(drop)
                 })
             }),

@@ -1,10 +1,10 @@
 //! Asking, waiting, taking and withdrawing over HTTP.
 
 use super::door::Caller;
-use super::{Agents, Holds, briefings};
+use super::problems::{TAKEN, away, in_doubt, not_done, problem, to_another, unavailable, why_not_taken};
+use super::{Agents, Holds};
 use crate::host::broker::{Failure, Submitted};
 use crate::host::channel::web::Problem;
-use crate::host::store::StoreError;
 use crate::ipc::wire::{self, ResponseFile, StatusFile, response_for};
 use crate::random;
 use crate::sabotage::task_gate;
@@ -38,36 +38,6 @@ impl Status {
         let settled = || StatusFile { state: "settled".to_owned(), shown_at: None, answer_by: None };
         Self { request_id, status: StatusFile::of(ask).unwrap_or_else(settled) }
     }
-}
-
-fn problem<T>(status: StatusCode, title: &'static str, detail: impl Into<String>) -> Result<T, Problem> {
-    Err(Problem::new(status, title, detail))
-}
-
-pub(super) fn unavailable<T>(detail: &str) -> Result<T, Problem> {
-    problem(StatusCode::SERVICE_UNAVAILABLE, "Not now", detail)
-}
-
-fn away<T>(error: &StoreError) -> Result<T, Problem> {
-    tracing::warn!(%error, "what an agent calls for is not known, or cannot be held for it");
-    unavailable("The database cannot be reached. Try again.")
-}
-
-/// What a caller is told whose change did not happen.
-pub(super) fn unstored(failure: &Failure) -> &'static str {
-    match failure {
-        Failure::InDoubt => "It may have been stored, or not; askd writes it again until it is. Try again.",
-        Failure::Broken => wording::SET_ASIDE,
-        _ => "It could not be stored. Try again.",
-    }
-}
-
-/// What a caller is told of a question that may have been asked.
-pub(super) fn in_doubt(request_id: &RequestId) -> String {
-    format!(
-        "It may have been asked, or not; askd stores it again until that is clear. Ask with the request_id \
-         \"{request_id}\" again, which asks nothing twice; with another id it could be asked twice."
-    )
 }
 
 impl Agents {
@@ -114,13 +84,6 @@ impl Agents {
             Err(Failure::Unknown) => problem(StatusCode::NOT_FOUND, "No such question", "It was forgotten."),
             Err(failure) => not_done(&failure),
         }
-    }
-}
-
-fn not_done<T>(failure: &Failure) -> Result<T, Problem> {
-    match failure {
-        Failure::Broken => problem(StatusCode::INTERNAL_SERVER_ERROR, "Set aside", unstored(failure)),
-        _ => unavailable(unstored(failure)),
     }
 }
 
@@ -180,7 +143,6 @@ enum Now {
 }
 
 const KEPT: &str = "It became a briefing, which is kept for the agent's next start: GET /agent/v1/briefings has it.";
-pub(super) const TAKEN: &str = "Another taker has it. If you still need an answer, ask again.";
 const GAVE_WAY: &str =
     "Too many calls wait for this question. askd dropped this one because its agent seemed dead. Ask again.";
 
@@ -340,10 +302,6 @@ impl Agents {
     }
 }
 
-fn to_another(detail: &str, left: Duration) -> Result<(), Problem> {
-    Err(Problem::new(StatusCode::CONFLICT, "Held for another", detail).retry_after(left))
-}
-
 /// The outcome has reached its taker.
 pub(super) async fn taken(
     State(agents): State<Agents>,
@@ -368,22 +326,6 @@ pub(super) async fn taken(
     Err(why_not_taken(waiter.map_or(DeliveryState::Undecided, |(state, _)| state)))
 }
 
-/// Why a call cannot take its outcome now. After a crash of the computer or the database an outcome is put there once more.
-fn why_not_taken(state: DeliveryState) -> Problem {
-    match state {
-        DeliveryState::Taken => Problem::new(StatusCode::GONE, "Not yours", TAKEN),
-        DeliveryState::TakingBack | DeliveryState::TakenBack { .. } => {
-            let detail = "It became a briefing meanwhile. GET it again: it comes back unless the briefing was read.";
-            Problem::new(StatusCode::GONE, "A briefing now", detail)
-        }
-        DeliveryState::Owed | DeliveryState::Ready | DeliveryState::Published { .. } => {
-            let detail = "The outcome cannot be taken yet. Say it again in a moment.";
-            Problem::new(StatusCode::CONFLICT, "Not yet", detail).retry_after(briefings::SOON)
-        }
-        DeliveryState::Undecided => Problem::new(StatusCode::CONFLICT, "No outcome", "There is no outcome yet."),
-    }
-}
-
 pub(super) async fn withdraw(
     State(agents): State<Agents>,
     Extension(caller): Extension<Caller>,
@@ -398,18 +340,5 @@ pub(super) async fn withdraw(
     match agents.broker.withdraw(&caller.holder.group, &request_id).await {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(failure) => not_done(&failure),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Its agent has printed it already, and must not take this for a failure.
-    #[test]
-    fn what_a_crash_puts_there_once_more_can_be_taken_a_moment_later() {
-        let is_for_now = |state| why_not_taken(state).is_for_now();
-        assert!(is_for_now(DeliveryState::Owed) && is_for_now(DeliveryState::Ready));
-        assert!(!is_for_now(DeliveryState::Undecided) && !is_for_now(DeliveryState::Taken));
     }
 }

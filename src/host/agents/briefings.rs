@@ -2,8 +2,8 @@
 //! share the records and no host serves a folder of the group, they are the records themselves.
 
 use super::Agents;
-use super::asks::{unavailable, unstored};
 use super::door::Caller;
+use super::problems::{unavailable, unstored};
 use crate::host::channel::web::Problem;
 use crate::ipc::files::Dir;
 use crate::ipc::wire::BriefingFile;

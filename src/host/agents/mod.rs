@@ -9,6 +9,7 @@ mod briefings;
 mod door;
 mod events;
 mod mcp;
+mod problems;
 
 use super::broker::Broker;
 use super::channel::web::Problem;

@@ -2,7 +2,8 @@
 
 use super::{Call, Mcp};
 use crate::clock::{Clock, Moment};
-use crate::host::agents::asks::{Waited, unstored};
+use crate::host::agents::asks::Waited;
+use crate::host::agents::problems::unstored;
 use crate::host::broker::Submitted;
 use crate::host::channel::web::Problem;
 use crate::host::session::OF_MCP;

@@ -3,8 +3,8 @@
 use super::{Exit, FAILED, USAGE, as_owner, say, small_runtime};
 use crate::host::settings::Settings;
 use crate::host::store::{Copied, Opened, StoreError, Waiting, abort, copy};
-use clap::{Args, Subcommand, ValueEnum};
-use secrecy::ExposeSecret as _;
+use clap::{Args, Subcommand};
+use secrecy::{ExposeSecret as _, SecretString};
 use std::path::PathBuf;
 
 /// Move the records to PostgreSQL, or back to files (docs/cluster.md).
@@ -23,8 +23,8 @@ pub(super) enum StoreCommand {
 #[command(after_help = "Examples:\n  askd store copy --to postgres\n  askd store copy --to files\n  \
                         askd store copy --to postgres --abort")]
 pub(super) struct Copy {
-    /// Where to.
-    #[arg(long)]
+    /// Where to: `postgres` (the database of the settings, or its URL) or `files`.
+    #[arg(long, value_name = "postgres|files", value_parser = place)]
     to: Place,
     /// Undo an interrupted copy: remove what was copied; the records stay where they were.
     #[arg(long)]
@@ -34,10 +34,22 @@ pub(super) struct Copy {
     config: Vec<PathBuf>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone)]
 enum Place {
-    Postgres,
+    /// The database with this URL; `None`: that of the settings.
+    Postgres(Option<SecretString>),
     Files,
+}
+
+fn place(text: &str) -> Result<Place, &'static str> {
+    match text {
+        "postgres" => Ok(Place::Postgres(None)),
+        "files" => Ok(Place::Files),
+        url if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
+            Ok(Place::Postgres(Some(url.to_owned().into())))
+        }
+        _ => Err("expected postgres, files, or the URL of the database (postgres://...)"),
+    }
 }
 
 impl StoreCommand {
@@ -48,6 +60,13 @@ impl StoreCommand {
             let why = "the settings name no database: set [postgres] url (--to files needs it too, to copy from)";
             return Err(Exit::new(USAGE, why));
         };
+        if let Place::Postgres(Some(named)) = &to
+            && named.expose_secret() != url.expose_secret()
+        {
+            let why = "the settings name another database, and askd serve would use that one: change [postgres] url, or \
+                       give --to postgres";
+            return Err(Exit::new(USAGE, why));
+        }
         super::log(&settings.log.filter, false)?;
         let state = settings.state_dir();
         if state.exists() {
@@ -58,7 +77,7 @@ impl StoreCommand {
         let waiting = Waiting::beside(url, node, &state, false, "askd-postgres").map_err(exit)?;
         let runtime = small_runtime()?;
         let tables = runtime.block_on(waiting.alone()).map_err(exit)?;
-        let (from, to) = if to == Place::Postgres { (&files, &tables) } else { (&tables, &files) };
+        let (from, to) = if matches!(to, Place::Postgres(_)) { (&files, &tables) } else { (&tables, &files) };
         let done = if back { abort(from, to).map(|()| None) } else { copy(from, to, node).map(Some) };
         let closed = to.store.close().and_then(|()| from.store.close());
         let (done, ()) = (done.map_err(|error| Exit::new(FAILED, error))?, closed.map_err(exit)?);

@@ -154,7 +154,8 @@ impl Status {
 
     /// All that an operator may have to know.
     pub async fn report(&self) -> Report {
-        let (judged, overview) = (self.judge().await, self.broker.overview().await);
+        // Judged last: a reload in between must not be told in one part of the report alone.
+        let (overview, judged) = (self.broker.overview().await, self.judge().await);
         let channels: Vec<ChannelView> = self.channels.standing().map(ChannelView::of).collect();
         let groups = self.groups(&overview);
         let mut problems: Vec<ProblemView> =

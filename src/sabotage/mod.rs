@@ -7,6 +7,8 @@ mod calls;
 
 pub(crate) use calls::call;
 
+use std::path::PathBuf;
+
 /// What a variable asks for. In a release build it is always nothing: no environment may break a promise there.
 fn chosen(variable: &str) -> Option<String> {
     if cfg!(debug_assertions) { std::env::var(variable).ok() } else { None }
@@ -25,10 +27,10 @@ pub fn crash_point(name: &str) {
     }
 }
 
-/// Whether the named place is held up: for as long as a file is there, `ASKD_GATE=name=path`.
-fn is_shut(name: &str) -> bool {
-    let file = chosen("ASKD_GATE").and_then(|gate| Some(gate.strip_prefix(name)?.strip_prefix('=')?.to_owned()));
-    file.is_some_and(|file| std::path::Path::new(&file).exists())
+/// The file that holds up the named place as long as it is there, `ASKD_GATE=name=path`.
+fn shut_by(name: &str) -> Option<PathBuf> {
+    let gate = chosen("ASKD_GATE")?;
+    Some(PathBuf::from(gate.strip_prefix(name)?.strip_prefix('=')?)).filter(|file| file.exists())
 }
 
 /// How often a place that is held up looks whether it still is.
@@ -36,16 +38,19 @@ const LOOK: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// Holds up the named place, and its thread.
 pub fn gate(name: &str) {
-    while is_shut(name) {
+    while shut_by(name).is_some() {
         std::thread::park_timeout(LOOK);
     }
 }
 
-/// The same of a task, which must not keep its thread from others.
+/// The same of a task, which must not keep its thread from others. Once it is held up, there is a file beside, `path.reached`.
 #[cfg(feature = "host")]
 #[expect(clippy::disallowed_methods, reason = "a test holds it up in real time, whatever clock the daemon runs by")]
 pub async fn task_gate(name: &str) {
-    while is_shut(name) {
+    if let Some(file) = shut_by(name) {
+        let _is_seen_then = std::fs::write(file.with_added_extension("reached"), "");
+    }
+    while shut_by(name).is_some() {
         tokio::time::sleep(LOOK).await;
     }
 }

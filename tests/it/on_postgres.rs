@@ -473,6 +473,16 @@ fn the_records_move_to_the_database_and_back_with_an_open_question() {
     assert!(told.starts_with("Moved to the state folder: 0 open and 1 closed questions"), "{told}");
     let (code, told) = copy(&moved, &["files", "--abort"]);
     assert_eq!((code, told.contains("no copy is under way")), (Some(1), true), "{told}");
+    // Nor does one where they were then, and it holds up nobody who moves them once more.
+    let mut elsewhere = World::empty().in_files().with_binary().config(&database.settings("host-b"));
+    assert!(!elsewhere.try_start(), "it started");
+    assert!(elsewhere.log().contains("the records of the database were moved"), "{}", elsewhere.log());
+    let (code, told) = copy(&moved, &[&database.url()]);
+    assert_eq!(code, Some(0), "{told}");
+    let (code, told) = copy(&moved, &["postgres://nobody@127.0.0.1:1/other"]);
+    assert_eq!((code, told.contains("the settings name another database")), (Some(2), true), "{told}");
+    let (code, told) = copy(&moved, &["files"]);
+    assert_eq!(code, Some(0), "{told}");
     let back = moved.config("").started();
     assert_eq!(back.open(), Vec::<serde_json::Value>::new());
     assert!(Path::new(&back.state()).join("settled").exists());

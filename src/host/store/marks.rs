@@ -33,15 +33,27 @@ impl Mark {
 }
 
 pub(super) fn mark_of(documents: &dyn Documents) -> io::Result<Option<Mark>> {
-    let read = documents.read(MARK)?;
-    let text = read.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned());
-    Ok(text.and_then(|text| Mark::ALL.into_iter().find(|mark| mark.text() == text)))
+    Ok(documents.read(MARK)?.and_then(|bytes| parsed(&bytes)))
+}
+
+fn parsed(bytes: &[u8]) -> Option<Mark> {
+    let text = String::from_utf8_lossy(bytes);
+    Mark::ALL.into_iter().find(|mark| mark.text() == text.trim())
 }
 
 /// Lets a daemon, or a command, use only records that were not moved, and not half a copy.
 pub(super) fn check(documents: &dyn Documents, place: &str) -> Result<(), StoreError> {
     let unreadable = |source| StoreError::Io { what: format!("cannot read {place}"), source };
-    match mark_of(documents).map_err(unreadable)? {
+    judge(mark_of(documents).map_err(unreadable)?, place)
+}
+
+/// The same for a caller that has read the document.
+pub(super) fn check_read(read: &[u8], place: &str) -> Result<(), StoreError> {
+    judge(parsed(read), place)
+}
+
+fn judge(mark: Option<Mark>, place: &str) -> Result<(), StoreError> {
+    match mark {
         None => Ok(()),
         Some(Mark::Moved) => Err(StoreError::Moved(format!(
             "the records of {place} were moved: start askd where they are now (with or without [postgres] url), or bring \

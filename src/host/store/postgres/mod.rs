@@ -55,6 +55,8 @@ use tokio_util::sync::CancellationToken;
 /// The most rejected requests kept for one group, and their bytes in all.
 const REJECTED: i64 = 100;
 const REJECTED_BYTES: i64 = 1024 * 1024;
+/// What it is called where people read it.
+const PLACE: &str = "the database";
 /// Comes before every id.
 const NO_ID: &str = "00000000-0000-0000-0000-000000000000";
 /// The document that a clean stop leaves: nothing of that era is missing.
@@ -355,7 +357,7 @@ impl Store for InPostgres {
     }
 
     fn place(&self) -> &'static str {
-        "the database"
+        PLACE
     }
 
     fn is_ours(&self) -> bool {

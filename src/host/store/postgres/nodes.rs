@@ -7,9 +7,10 @@ use super::holding::{Holding, Renewed};
 use super::lease::{LEASE, Lease, RENEWED_AFTER};
 use super::look::standbys;
 use super::tables::{READS, TABLES};
-use super::{CLEAN, InPostgres, Shared, pins};
+use super::{CLEAN, InPostgres, PLACE, Shared, pins};
 use crate::clock::Clock;
-use crate::host::store::boot_id;
+use crate::host::store::marks::{MARK, check_read};
+use crate::host::store::{StoreError, boot_id};
 use crate::sabotage::on;
 use askd_core::Time;
 use parking_lot::Mutex;
@@ -42,6 +43,8 @@ pub(super) enum Joined {
     Beside(String),
     /// Another live daemon has the name.
     Namesake,
+    /// The records are elsewhere, or on their way.
+    Moved(StoreError),
 }
 
 /// What was found out on joining.
@@ -90,6 +93,12 @@ impl Node {
                             return Ok(Joined::Namesake);
                         }
                         if node != ALONE {
+                            // A daemon that will not serve them holds up nobody who brings them back.
+                            let mark = scalar::<Vec<u8>>("select bytes from askd.documents where name = $1").bind(MARK);
+                            let mark = mark.fetch_optional(&mut *connection).await?.unwrap_or_default();
+                            if let Err(moved) = check_read(&mark, PLACE) {
+                                return Ok(Joined::Moved(moved));
+                            }
                             pins::begin(&mut *connection, &node, &boot).await?;
                         }
                         Holding::join(&mut *connection, (&run, &node), (&host, &home), ALONE).await?;

@@ -247,6 +247,7 @@ impl Waiting {
                 Joined::Yes => Ok(()),
                 Joined::Beside(other) => Err(StoreError::Held(format!("the database ({other} is running)"))),
                 Joined::Namesake => Err(StoreError::Namesake(node.node)),
+                Joined::Moved(moved) => Err(moved),
             })
         };
         if let Err(refused) = self.database.run(joining).await? {

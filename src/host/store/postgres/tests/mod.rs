@@ -6,6 +6,7 @@ mod copies;
 mod edges;
 mod holding;
 mod hosts;
+mod leading;
 mod restored;
 mod settling;
 

@@ -48,7 +48,7 @@ pub fn gate(name: &str) {
 #[expect(clippy::disallowed_methods, reason = "a test holds it up in real time, whatever clock the daemon runs by")]
 pub async fn task_gate(name: &str) {
     if let Some(file) = shut_by(name) {
-        let _is_seen_then = std::fs::write(file.with_added_extension("reached"), "");
+        let _is_seen_then = std::fs::write(file.with_extension("reached"), "");
     }
     while shut_by(name).is_some() {
         tokio::time::sleep(LOOK).await;

@@ -255,7 +255,7 @@ fn an_agent_is_started_although_a_call_that_got_nothing_held_its_outcome_when_th
     fs::write(&gate, "").unwrap();
     let call = agent.send("GET", "/asks/r1?wait=60", "");
     // It waits there with the outcome in its hands. Until then, on a busy machine another try may have been due.
-    within(SOON, "the call at the gate", || gate.with_added_extension("reached").exists().then_some(()));
+    within(SOON, "the call at the gate", || gate.with_extension("reached").exists().then_some(()));
     let before = program.runs().len();
     remote.world.later(Duration::from_secs(30));
     thread::sleep(Duration::from_secs(1));

@@ -48,6 +48,7 @@ pub(super) fn check(documents: &dyn Documents, place: &str) -> Result<(), StoreE
 }
 
 /// The same for a caller that has read the document.
+#[cfg(feature = "postgres")]
 pub(super) fn check_read(read: &[u8], place: &str) -> Result<(), StoreError> {
     judge(parsed(read), place)
 }

@@ -535,6 +535,7 @@ async fn init_goes_from_nothing_to_an_answered_question_and_destroys_nothing_whe
 #[tokio::test]
 async fn init_sets_channels_up_where_the_file_has_their_sections() {
     let slack = Slack::start(Config { pace: Duration::ZERO, ..Config::default() }).await.unwrap();
+    let phone = Whatsapp::start(sim()).await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("askd.toml");
     let init = |args: &[&str]| {
@@ -542,18 +543,31 @@ async fn init_sets_channels_up_where_the_file_has_their_sections() {
         command.args(["init", "--no-question", "--agent", "here", "--config"]).arg(&file).args(args);
         command.env("ASKD__SLACK__API_URL", slack.api_url()).env("ASKD__DATA_DIR", dir.path().join("data"));
         command.env("ASKD_SLACK_BOT_TOKEN", BOT_TOKEN).env("ASKD_SLACK_APP_TOKEN", APP_TOKEN);
-        command.env("ASKD_WHATSAPP_ACCESS_TOKEN", "a").env("ASKD_WHATSAPP_APP_SECRET", "b");
-        command.stdin(Stdio::null()).output()
+        command.env("ASKD_WHATSAPP_ACCESS_TOKEN", "sim-token").env("ASKD_WHATSAPP_APP_SECRET", "b");
+        command.env("ASKD__WHATSAPP__API_URL", phone.api_url()).stdin(Stdio::null()).output()
     };
+    let number = phone.config().phone_number_id.clone();
+    let number = number.as_str();
     let in_slack = ["--group", "one", "--in", "slack", "--slack-channel", CHANNEL, "--slack-responder", ALICE];
-    let on_whatsapp = ["--group", "two", "--in", "whatsapp", "--whatsapp-number-id", "106", "--whatsapp-person", ADA];
+    let on_whatsapp = ["--group", "two", "--in", "whatsapp", "--whatsapp-number-id", number, "--whatsapp-person", ADA];
     let before = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("config/default.toml")).unwrap();
     std::fs::write(&file, &before).unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
-    for args in [in_slack, on_whatsapp] {
+    for args in [in_slack, on_whatsapp, in_slack] {
         let done = init(&args).await.unwrap();
         assert_eq!(done.status.code(), Some(0), "{}{}", out(&done), err(&done));
+        // Nobody waits for the phone: what is left to do at Meta is said all the same.
+        let (told, is_on_whatsapp) = (out(&done), args == on_whatsapp);
+        assert_eq!(told.contains("callback URL https://<your address>/whatsapp/webhook"), is_on_whatsapp, "{told}");
+        assert_eq!(told.contains("Meta knows the number: +"), is_on_whatsapp, "{told}");
     }
+    let other = init(&["--group", "one", "--slack-responder", "U0B0B"]).await.unwrap();
+    let told = format!(
+        "askd: --slack-responder: one is in {0} already, and keeps its routes: change [groups.one] there yourself, or leave \
+         --slack-responder out\n",
+        file.display()
+    );
+    assert_eq!((err(&other), other.status.code()), (told, Some(2)));
     let check = askd().args(["check", "--config"]).arg(&file).env("ASKD__DATA_DIR", dir.path()).output().unwrap();
     let told = out(&check);
     assert!(told.contains("Slack        Socket Mode") && !told.contains("not set up"), "{told}{}", err(&check));
@@ -567,6 +581,20 @@ async fn init_sets_channels_up_where_the_file_has_their_sections() {
     assert!(!after.contains("\nwebhook_listen = \"127.0.0.1:8485\""), "what is in [http] stays as it is: {after}");
 
     std::fs::write(&file, "[asks]\ntimeout = \"1h\"\n").unwrap();
+    let before = files(dir.path());
+    for (flag, value, told) in [
+        ("--whatsapp-number-id", "4711", "4711 is not the id of a number of this app: Meta refuses it (100): "),
+        ("--whatsapp-access-token", "other", "Meta refuses it (190): "),
+    ] {
+        let mut args = on_whatsapp.to_vec();
+        args.retain(|arg| *arg != number || flag != "--whatsapp-number-id");
+        args.retain(|arg| *arg != flag);
+        args.extend([flag, value]);
+        let refused = init(&args).await.unwrap();
+        let begins = format!("askd: {flag}: {told}");
+        assert!(err(&refused).starts_with(&begins) && refused.status.code() == Some(2), "{}", err(&refused));
+    }
+    assert_eq!(files(dir.path()), before, "nothing of what was refused is kept");
     let done = init(&on_whatsapp).await.unwrap();
     let after = std::fs::read_to_string(&file).unwrap();
     assert!(after.contains("\nwebhook_listen = \"127.0.0.1:8485\"\n"), "{after}{}", err(&done));

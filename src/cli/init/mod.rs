@@ -97,6 +97,7 @@ impl Init {
         }
         if plan.names(&group)? {
             self.has_place(&plan, &group)?;
+            self.changes_nothing(&plan, &group)?;
             say(&format!("{group} is in {} already; its settings stay as they are.", plan.file.display()))?;
         } else {
             self.add_group(&form, &mut plan, &group, &asked)?;
@@ -106,9 +107,11 @@ impl Init {
         let data = self.on_host.as_ref().unwrap_or(&settings.data_dir);
         let folder = data.join("ipc").join(group.as_str());
         self.connect(&form, &settings, &group, &folder)?;
+        let whatsapp = settings.group(&group).is_some_and(whatsapp::comes_first);
         if !self.no_question {
-            let whatsapp = settings.group(&group).is_some_and(whatsapp::comes_first);
             first_question(&form, &settings, (&group, &folder), &asked, whatsapp)?;
+        } else if whatsapp {
+            whatsapp::steps(&settings, "listens once it is started").map_or(Ok(()), |steps| say(&steps))?;
         }
         say(&next_step(&settings, &before, &plan)?)?;
         Ok(())
@@ -125,6 +128,18 @@ impl Init {
         let file = plan.file.display();
         let mend = format!("add the route there yourself (docs/{place}.md), or give another --group");
         Err(Exit::new(USAGE, format!("{group} is in {file} already, without a route to {place}: {mend}")))
+    }
+
+    /// Refuses a flag that says other than the routes of a group that is there: nobody would see it left out.
+    fn changes_nothing(&self, plan: &Plan, group: &Group) -> Result<(), Exit> {
+        let settings = plan.settings()?;
+        let routes = settings.group(group).map(|group| group.routes.as_slice()).unwrap_or_default();
+        let Some(flag) = self.slack.other_than(routes).or_else(|| self.whatsapp.other_than(routes)) else {
+            return Ok(());
+        };
+        let file = plan.file.display();
+        let mend = format!("change [groups.{group}] there yourself, or leave {flag} out");
+        Err(Exit::new(USAGE, format!("{flag}: {group} is in {file} already, and keeps its routes: {mend}")))
     }
 
     fn data_dir(&self, form: &Form) -> Result<String, Exit> {
@@ -148,7 +163,7 @@ impl Init {
         let place = Field { flag: "--in", question: &question, usual: Some("inbox"), ..Field::default() };
         let route = match &*form.choose(place, self.place.as_deref(), &places)? {
             "slack" => Some(self.slack.route(form, plan, group, asked)?),
-            "whatsapp" => Some(self.whatsapp.route(form, plan)?),
+            "whatsapp" => Some(self.whatsapp.route(form, plan, asked)?),
             _ => None,
         };
         let first = route.map(|route| format!("    {route},\n")).unwrap_or_default();

@@ -8,10 +8,10 @@ use super::{is_served, quoted};
 use crate::cli::{Exit, FAILED, USAGE, say};
 use crate::clock::Clock;
 use crate::host::SlackVisit;
-use crate::host::settings::{Settings, slack_id};
+use crate::host::settings::{RouteSettings, Settings, slack_id};
 use crate::random;
 use anyhow::Context as _;
-use askd_core::Group;
+use askd_core::{ChannelName, Group};
 use clap::Args;
 use std::net::{Ipv4Addr, SocketAddr};
 use url::form_urlencoded::byte_serialize;
@@ -38,6 +38,21 @@ pub(super) struct SlackFlags {
 }
 
 impl SlackFlags {
+    /// The flag that says other than these routes.
+    pub(super) fn other_than(&self, routes: &[RouteSettings]) -> Option<&'static str> {
+        let slack = || routes.iter().filter(|route| route.channel == ChannelName::SLACK);
+        let is_there =
+            |text: &String| slack_id(text, &['C', 'G', 'D']).is_some_and(|id| slack().any(|route| route.chat == id));
+        let may_answer = |text: &str| {
+            let id = slack_id(text, &['U', 'W']).unwrap_or(text);
+            slack().any(|route| route.responders.as_ref().is_some_and(|people| people.includes(id)))
+        };
+        let people =
+            || self.slack_responder.iter().flat_map(|text| text.split([' ', ','])).filter(|text| !text.is_empty());
+        let channel = self.slack_channel.as_ref().filter(|text| !is_there(text)).map(|_| "--slack-channel");
+        channel.or_else(|| people().any(|text| !may_answer(text)).then_some("--slack-responder"))
+    }
+
     /// Sets the app up if it is not, and returns the group's route.
     pub(super) fn route(&self, form: &Form, plan: &mut Plan, group: &Group, asked: &Asked<'_>) -> Result<String, Exit> {
         if plan.settings()?.slack.is_none() {

@@ -12,6 +12,8 @@ mod send;
 mod slack;
 mod whatsapp;
 
+pub use whatsapp::{Unusable, number_of};
+
 use super::settings::Settings;
 use super::status::CLOCK_FIX;
 use crate::clock::Clock;

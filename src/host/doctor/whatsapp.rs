@@ -1,7 +1,8 @@
 //! WhatsApp: the token and the number, and whether the daemon takes what Meta will send.
 
-use super::probe::{Probe, not_taken, signature, webhooks};
+use super::probe::{Probe, Said, not_taken, signature, webhooks};
 use super::{Findings, meta};
+use crate::clock::Clock;
 use crate::host::channel::DOCTORS_CHALLENGE;
 use crate::host::settings::{Settings, WhatsappSettings};
 use askd_core::wording;
@@ -28,11 +29,49 @@ pub(super) async fn check(
     signed(found, probe, whatsapp, settings).await;
 }
 
-async fn number(found: &mut Findings, probe: &Probe, whatsapp: &WhatsappSettings) {
+/// Why a number cannot be used.
+#[derive(Debug)]
+pub enum Unusable {
+    /// Meta does not answer.
+    Away(String),
+    /// It does not take the token.
+    Token(String),
+    /// It takes the token, and this number is none that the token leads to.
+    Number(String),
+}
+
+const NUMBER_FIX: &str =
+    "set whatsapp.phone_number_id: the id on the page API Setup of the app, not the phone number itself";
+
+/// What people see of the number that these settings name.
+///
+/// # Errors
+///
+/// Why it cannot be used.
+pub async fn number_of(whatsapp: &WhatsappSettings, clock: Clock) -> Result<String, Unusable> {
+    let away = |why| Unusable::Away(format!("{} cannot be used: {why}", whatsapp.api_url));
+    look(&Probe::new(clock), whatsapp).await.map_err(away)?.1
+}
+
+/// Looks the number up; inside, what Meta says of it.
+async fn look(probe: &Probe, whatsapp: &WhatsappSettings) -> Result<(Said, Result<String, Unusable>), String> {
     let url = format!("{}/{}?fields=display_phone_number", whatsapp.api_url, whatsapp.phone_number_id);
     let call = |client: &reqwest::Client| client.get(&url).bearer_auth(whatsapp.access_token.expose_secret());
-    let said = match probe.call(&url, call).await {
-        Ok(said) => said,
+    let said = probe.call(&url, call).await?;
+    let answer = said.json();
+    let refused =
+        |code: u64| format!("Meta refuses it ({code}): {}", answer["error"]["message"].as_str().unwrap_or_default());
+    let looked = match answer["error"]["code"].as_u64() {
+        None => Ok(answer["display_phone_number"].as_str().unwrap_or_default().to_owned()),
+        Some(code @ (0 | 10 | 190 | 200..=299)) => Err(Unusable::Token(refused(code))),
+        Some(code) => Err(Unusable::Number(refused(code))),
+    };
+    Ok((said, looked))
+}
+
+async fn number(found: &mut Findings, probe: &Probe, whatsapp: &WhatsappSettings) {
+    let (said, looked) = match look(probe, whatsapp).await {
+        Ok(looked) => looked,
         Err(why) => {
             let what = format!("{} cannot be used: {why}", whatsapp.api_url);
             found.fault("whatsapp connection", what, wording::UNREACHABLE);
@@ -42,23 +81,19 @@ async fn number(found: &mut Findings, probe: &Probe, whatsapp: &WhatsappSettings
     };
     found.ok("whatsapp connection", &whatsapp.api_url);
     found.clock("whatsapp", said.date, probe.clock.now());
-    let answer = said.json();
-    let message = answer["error"]["message"].as_str().unwrap_or_default();
-    match answer["error"]["code"].as_u64() {
-        None => {
+    match looked {
+        Ok(number) => {
             found.ok("whatsapp token", "Meta takes it");
-            found.ok("whatsapp number", answer["display_phone_number"].as_str().unwrap_or_default());
+            found.ok("whatsapp number", number);
         }
-        Some(code @ (0 | 10 | 190 | 200..=299)) => {
+        Err(Unusable::Number(why)) => {
+            found.ok("whatsapp token", "Meta takes it");
+            found.fault("whatsapp number", why, NUMBER_FIX);
+        }
+        Err(Unusable::Token(why) | Unusable::Away(why)) => {
             let fix = "make a permanent token of a system user and set whatsapp.access_token (docs/whatsapp.md)";
-            found.fault("whatsapp token", format!("Meta refuses it ({code}): {message}"), fix);
+            found.fault("whatsapp token", why, fix);
             found.not_checked("whatsapp number", "whatsapp token");
-        }
-        Some(code) => {
-            found.ok("whatsapp token", "Meta takes it");
-            let fix =
-                "set whatsapp.phone_number_id: the id on the page API Setup of the app, not the phone number itself";
-            found.fault("whatsapp number", format!("Meta refuses it ({code}): {message}"), fix);
         }
     }
 }

@@ -184,7 +184,16 @@ async fn storm(asks: usize, people: usize, kinds: &[Fault], patience: Duration) 
             call.body["biz_opaque_callback_data"].as_str().is_some_and(|tag| tag.ends_with(":q") && tag.contains(ask))
         });
         let faults: Vec<Option<Fault>> = of_it.map(|call| call.fault).collect();
-        assert!(faults.len() >= ATTEMPTS && faults.iter().all(Option::is_some), "{ask} was given up after {faults:?}");
+        assert!(
+            faults.len() >= ATTEMPTS && faults.iter().all(Option::is_some),
+            "{ask} was given up after {faults:?}: {:?}",
+            world
+                .phone
+                .calls()
+                .iter()
+                .map(|c| (c.body["biz_opaque_callback_data"].clone(), c.fault))
+                .collect::<Vec<_>>()
+        );
     }
     took
 }

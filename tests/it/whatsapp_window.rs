@@ -56,6 +56,19 @@ async fn a_quote_of_the_invitation_opens_the_chat_and_answers_nothing() {
     assert_eq!(world.response("r1").await["result"]["answers"]["Delete it?"], "No");
 }
 
+/// Whoever replies to the invitation too late is told what it was about.
+#[tokio::test]
+async fn a_person_who_has_seen_only_the_invitation_is_told_what_was_asked_and_how_it_ended() {
+    let world = on_whatsapp(with_template(), TO_ADA, TEMPLATE).await;
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    invited(&world).await;
+    assert_eq!(world.answer(&world.one_open(), &json!({"Which?": "a"})).0, 200);
+    world.response("r1").await;
+    world.writes(ADA, "show it").await;
+    let told = world.shown(ADA, "Answered: a by ").await;
+    assert!(told.text.starts_with("The question was: Which?\nAnswered: a by "), "{}", told.text);
+}
+
 /// An invitation that fails after it has done its work takes nothing back.
 #[tokio::test]
 async fn a_late_failure_of_the_invitation_leaves_a_question_that_is_shown_alone() {

@@ -10,6 +10,11 @@ pub const REPEAT: &str = "(repeat)";
 /// To a person who had answered a part of an ask that ended otherwise.
 pub const NOT_USED: &str = "Your answers were not used.";
 
+/// Before how a question ended, to a person who has not seen it. `question`: a few words of it.
+pub fn question_was(question: &str) -> String {
+    format!("The question was: {question}")
+}
+
 /// To a person whose message the platform received before it had sent the question. *Exact.*
 pub const FROM_BEFORE: &str = "You wrote this before I asked. Please reply again.";
 

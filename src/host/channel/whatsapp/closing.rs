@@ -77,7 +77,13 @@ impl Whatsapp {
         // Of several questions the first: a later one opens with the receipt of the answer before it.
         let first = widget.messages().rfind(|id| widget.question_of(id) == Some(0));
         let mut quotes = first.filter(|_| widget.one_by_one.to.is_none());
-        for (part, text) in texts(ask, self.audience(ask, to), &self.now_in(to)).iter().enumerate() {
+        let mut texts = texts(ask, self.audience(ask, to), &self.now_in(to));
+        // Some people have seen an invitation at most.
+        let was_asked = widget.messages().any(|id| widget.question_of(id).is_some());
+        if let (Some(text), Some(question), false) = (texts.first_mut(), ask.content.questions.first(), was_asked) {
+            text.insert_str(0, &format!("{}\n", wording::question_was(&text::in_short(question))));
+        }
+        for (part, text) in texts.iter().enumerate() {
             let callback = CallbackData { ask: ask.id, route, attempt: widget.attempt, part, kind: Kind::Closing };
             let mut message = Outgoing { to, content: Content::Text(text), callback: Some(callback), quotes };
             loop {

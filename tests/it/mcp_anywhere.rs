@@ -10,22 +10,21 @@ use std::thread;
 use std::time::Duration;
 
 impl Cluster {
-    /// One client at the first daemon, and the same one at the second.
-    fn client(&self) -> [Client; 2] {
+    /// One client, whose messages come to each of the daemons.
+    fn client<const N: usize>(&self) -> [Client; N] {
         let client = Client::introduced(self.agent(0, "inbox"));
-        let other = client.at(self.hosts[1].agents);
-        [client, other]
+        std::array::from_fn(|number| client.at(self.hosts[number].agents))
     }
 }
 
 /// A yes that a client has read is no answer to what it asks next, whichever daemon it asks.
 async fn what_was_read_is_no_answer_to_the_next_question(sabotage: Option<(&str, bool)>) {
-    let Some(cluster) = Cluster::with(2, "", sabotage).await else {
+    let Some(cluster) = Cluster::with(3, "", sabotage).await else {
         assert!(sabotage.is_none(), "nobody to notice it without a server");
         return;
     };
     meanwhile(|| {
-        let [client, other] = cluster.client();
+        let [client, other, third] = cluster.client();
         let mut first = client.begin(1, "ask_user", &go(60_000));
         first.comment();
         let id = cluster.hosts[0].says("yes");
@@ -35,7 +34,9 @@ async fn what_was_read_is_no_answer_to_the_next_question(sabotage: Option<(&str,
         within(Duration::from_secs(5), "the first daemon to know that it was taken", taken);
         cluster.hosts[1].says("no");
         other.call(3, "ask_user", &go(60_000)).assert_answered(&json!({"Go?": "no"}));
-        client.call(4, "ask_user", &go(0)).assert_pending();
+        // A message to the one shows it to the other one, however soon that is asked.
+        client.tools();
+        third.call(4, "ask_user", &go(0)).assert_pending();
     });
 }
 
@@ -73,6 +74,8 @@ async fn what_a_client_has_not_read_or_has_cancelled_is_owed_to_its_next_call_at
         cluster.hosts[0].says("no");
         assert!(written.message().is_some());
         assert_eq!(other.tell("notifications/cancelled", &json!({"requestId": 3})).status, 202);
+        // Nor does the next message to the daemon that has sent it show that it was read.
+        client.tools();
         other.call(4, "ask_user", &go(60_000)).assert_answered(&json!({"Go?": "no"}));
         client.tools();
         // Before.
@@ -83,6 +86,28 @@ async fn what_a_client_has_not_read_or_has_cancelled_is_owed_to_its_next_call_at
         let results = std::iter::from_fn(|| waiting.message()).filter(|message| message["id"].is_u64());
         assert_eq!(results.count(), 0, "it ends without a result");
         other.call(6, "ask_user", &go(60_000)).assert_answered(&json!({"Go?": "yes"}));
+    });
+}
+
+/// Without a session, and of two clients that use the same numbers.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_sent_counts_as_taken_ten_seconds_later_whoever_asked() {
+    let Some(cluster) = Cluster::of(2).await else { return };
+    meanwhile(|| {
+        let agent = cluster.agent(0, "inbox");
+        let modern = Client::modern(agent.clone());
+        let named = modern.with("askd-session: run-7");
+        let answered = |client: &Client| {
+            let mut call = client.begin(1, "ask_user", &go(60_000));
+            call.comment();
+            let id = cluster.hosts[0].says("yes");
+            call.told().assert_answered(&json!({"Go?": "yes"}));
+            id
+        };
+        // The second client of the session has not read what the first one was sent, and asks before that counts as taken.
+        let ids = [answered(&modern), answered(&named), answered(&named.at(cluster.hosts[1].agents))];
+        let taken = |id: &String| agent.call("GET", &format!("/asks/{id}"), "").0 == 410;
+        within(Duration::from_secs(20), "all to be taken", || ids.iter().all(taken).then_some(()));
     });
 }
 

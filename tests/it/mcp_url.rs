@@ -62,7 +62,7 @@ impl Client {
         Self { agent: Agent { at, ..self.agent.clone() }, ..self.clone() }
     }
 
-    fn with(&self, header: &str) -> Self {
+    pub(crate) fn with(&self, header: &str) -> Self {
         Self { headers: format!("{}{header}\r\n", self.headers), ..self.clone() }
     }
 

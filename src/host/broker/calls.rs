@@ -6,6 +6,10 @@ use crate::host::store::{McpCall, McpCalls, McpMessage, Shown, StoreError};
 use crate::sabotage::on;
 use askd_core::{Group, RequestId};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How soon something is tried again for which the database did not answer.
+const AGAIN: Duration = Duration::from_millis(500);
 
 impl Broker {
     /// Tells the other daemons which calls wait here, once those are over whose sessions have ended at any daemon.
@@ -41,24 +45,29 @@ impl Broker {
         self.in_store(move |shared| shared.heard(&message)).await
     }
 
-    /// A call is sent its outcome; `true`: its client has cancelled it at another daemon.
-    pub(in crate::host) async fn call_sent(&self, call: &McpCall, outcome: &RequestId) -> bool {
+    /// A call is about to be sent its outcome. Returns its entry at all daemons; inside, `None`: its client has cancelled it.
+    pub(in crate::host) async fn call_sent(
+        &self,
+        call: &McpCall,
+        outcome: &RequestId,
+    ) -> Result<Option<i64>, StoreError> {
         let (call, outcome) = (call.clone(), outcome.clone());
-        let sent = self.in_store(move |shared| shared.sent(&call, &outcome)).await;
-        sent.unwrap_or_else(|error| {
-            tracing::warn!(%error, "other daemons do not know what a client of MCP is sent");
-            false
-        })
+        self.in_store(move |shared| shared.sent(&call, &outcome)).await
     }
 
-    /// What a call was sent is not on its way any more; `true`: another daemon has found that out before.
-    pub(in crate::host) async fn is_dealt_with(&self, call: &McpCall) -> bool {
-        let call = call.clone();
-        let dealt_with = self.in_store(move |shared| shared.dealt_with(&call)).await;
-        dealt_with.unwrap_or_else(|error| {
-            tracing::warn!(%error, "other daemons may take an outcome for one that is on its way");
-            false
-        })
+    /// Whether what was sent still is on its way.
+    pub(in crate::host) async fn is_on_its_way(&self, number: i64) -> Result<bool, StoreError> {
+        self.in_store(move |shared| shared.is_on_its_way(number)).await
+    }
+
+    /// It is no more. Tries until that is noted: whoever finds it there takes the client to have it.
+    pub(in crate::host) async fn has_come(&self, number: i64) {
+        while let Err(error) = self.in_store(move |shared| shared.has_come(number)).await {
+            tracing::warn!(%error, "trying again");
+            if self.0.ctx.unless_cut(self.clock().sleep(AGAIN)).await.is_none() {
+                return;
+            }
+        }
     }
 
     /// A session of MCP is over at all daemons, and nobody waits for the outcomes of these requests.

@@ -38,8 +38,8 @@ pub use record::BadRecord;
 #[cfg(feature = "postgres")]
 pub use sharing::News;
 pub use sharing::{
-    Along, Basis, Holdings, LeftTo, McpCall, McpCalls, McpMessage, Owed, Pin, Pins, REPORTED, Reached, Sharing, Shown,
-    Silent, Surplus, Tended, Tenure, Wait, Webhook,
+    Along, Basis, Holdings, LeftTo, McpCall, McpCalls, McpMessage, OnItsWay, Owed, Pin, Pins, REPORTED, Reached,
+    Sharing, Shown, Silent, Surplus, Tended, Tenure, Wait, Webhook,
 };
 
 use crate::host::audit::Together;

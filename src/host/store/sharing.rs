@@ -185,10 +185,21 @@ pub struct McpMessage {
 pub struct Shown {
     /// Its client has ended the session that it got.
     pub is_over: bool,
-    /// The outcomes that other daemons have sent, and that its client has read.
-    pub read: Vec<RequestId>,
-    /// The one that its client drops.
-    pub dropped: Option<RequestId>,
+    /// What is on its way to its client.
+    pub sent: Vec<OnItsWay>,
+    /// What was, and its client drops.
+    pub dropped: Vec<RequestId>,
+}
+
+/// An outcome on its way to a client.
+#[derive(Debug)]
+pub struct OnItsWay {
+    /// Which entry it is.
+    pub number: i64,
+    /// Whose outcome it is.
+    pub request_id: RequestId,
+    /// This daemon has sent it, and knows whether the connection was reset.
+    pub is_own: bool,
 }
 
 /// What daemons have to know of each other's calls of MCP by URL: a client's next message may come to any of them. Blocks on the database.
@@ -196,11 +207,14 @@ pub trait McpCalls {
     /// A message has come.
     fn heard(&self, message: &McpMessage) -> Result<Shown, StoreError>;
 
-    /// This daemon sends a call its outcome; `true`: its client has cancelled it.
-    fn sent(&self, call: &McpCall, outcome: &RequestId) -> Result<bool, StoreError>;
+    /// This daemon is about to send a call its outcome. Returns its entry; `None`: its client has cancelled it.
+    fn sent(&self, call: &McpCall, outcome: &RequestId) -> Result<Option<i64>, StoreError>;
 
-    /// The outcome that this daemon has sent is not on its way any more; `true`: that was so before.
-    fn dealt_with(&self, call: &McpCall) -> Result<bool, StoreError>;
+    /// Whether that outcome still is on its way: no client has shown that it has it, or has dropped it.
+    fn is_on_its_way(&self, number: i64) -> Result<bool, StoreError>;
+
+    /// It is no more.
+    fn has_come(&self, number: i64) -> Result<(), StoreError>;
 
     /// A session is over: nobody waits for the outcomes of these requests.
     fn end_session(&self, group: &Group, session: &str, requests: &[RequestId]) -> Result<(), StoreError>;

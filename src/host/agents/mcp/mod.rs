@@ -38,6 +38,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Which run of the agent asks.
 const SESSION: HeaderName = HeaderName::from_static("askd-session");
+const AWAY: &str = "The database cannot be reached. Try again.";
 const MCP_SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// The calls of MCP. Cheap to clone.
@@ -133,14 +134,15 @@ enum Refused {
     NoSession,
     /// The session has ended, or never was one.
     Over,
-    Away,
+    /// It is not known just now what the client has.
+    Problem(Box<Problem>),
 }
 
 impl Refused {
     /// The database does not say what other daemons know.
     fn away(error: &StoreError) -> Self {
-        tracing::warn!(%error, "cannot tell the other daemons what a client of MCP says");
-        Self::Away
+        tracing::warn!(%error, "other daemons cannot be told, or asked, what a client of MCP says");
+        Self::Problem(Box::new(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Not now", AWAY)))
     }
 }
 
@@ -157,11 +159,7 @@ impl IntoResponse for Refused {
                 refused(StatusCode::BAD_REQUEST, ErrorCode::INVALID_REQUEST, why)
             }
             Self::Over => refused(StatusCode::NOT_FOUND, ErrorCode(-32001), "Session not found: initialize again"),
-            Self::Away => problem(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "Not now",
-                "The database cannot be reached. Try again.".to_owned(),
-            ),
+            Self::Problem(problem) => problem.into_response(),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! The sessions of MCP clients over HTTP: an id that outlives a restart, the calls that are in flight in each, and the
 //! outcomes that are on their way to it. It decides nothing about asks; [`super::mcp`] is its only caller.
 
-use crate::clock::Moment;
 use crate::host::line::Line;
 use crate::host::store::McpCall;
 use crate::random;
@@ -53,7 +52,7 @@ type Of = (Group, String);
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     calls: Mutex<HashMap<McpCall, CancellationToken>>,
-    sent: Mutex<HashMap<Of, Vec<Sent>>>,
+    sent: Mutex<HashMap<Of, Vec<Arc<Sent>>>>,
     /// The last sessions that their clients have ended. A start of the daemon forgets them.
     ended: Mutex<VecDeque<String>>,
 }
@@ -64,7 +63,8 @@ pub(super) struct Sent {
     pub(super) request_id: RequestId,
     pub(super) call: McpCall,
     pub(super) line: Line,
-    pub(super) at: Moment,
+    /// Its entry where all daemons see it.
+    pub(super) number: Option<i64>,
 }
 
 impl Sent {
@@ -138,19 +138,28 @@ impl Sessions {
     }
 
     /// An outcome is on its way.
-    pub(super) fn note(&self, of: Of, sent: Sent) {
-        self.sent.lock().entry(of).or_default().push(sent);
+    pub(super) fn note(&self, of: Of, sent: Sent) -> Arc<Sent> {
+        let sent = Arc::new(sent);
+        self.sent.lock().entry(of).or_default().push(Arc::clone(&sent));
+        sent
     }
 
-    /// Those on their way of which `is_over` says so.
-    pub(super) fn over(&self, of: &Of, is_over: impl Fn(&Sent) -> bool) -> Vec<Sent> {
+    /// Those on their way.
+    pub(super) fn sent(&self, of: &Of) -> Vec<Arc<Sent>> {
+        self.sent.lock().get(of).cloned().unwrap_or_default()
+    }
+
+    /// It is no more; `false`: that is known already.
+    pub(super) fn has_come(&self, of: &Of, sent: &Arc<Sent>) -> bool {
         let mut all = self.sent.lock();
-        let Some(sent) = all.get_mut(of) else { return Vec::new() };
-        let over = sent.extract_if(.., |sent| is_over(sent)).collect();
-        if sent.is_empty() {
+        let Some(of_its) = all.get_mut(of) else { return false };
+        let before = of_its.len();
+        of_its.retain(|known| !Arc::ptr_eq(known, sent));
+        let was_there = of_its.len() < before;
+        if of_its.is_empty() {
             all.remove(of);
         }
-        over
+        was_there
     }
 }
 

@@ -1,6 +1,6 @@
 //! The tools of MCP over HTTP: each asks, waits for or withdraws a question by the same calls of the broker as HTTP does.
 
-use super::{Call, Mcp};
+use super::{AWAY, Call, Mcp};
 use crate::clock::{Clock, Moment};
 use crate::host::agents::asks::Waited;
 use crate::host::agents::problems::unstored;
@@ -78,10 +78,14 @@ impl Mcp {
         // The lease begins before anything can be owed to it.
         let _lease = agents.broker.leases().begin_new(group, &id, call.session.as_deref());
         loop {
-            if let Some(key) = key
-                && let Some(open) = self.open(call, key).await
-            {
-                return Ok(open);
+            if let Some(key) = key {
+                // The client may have shown another daemon that it has the outcome of the same question before.
+                if agents.broker.catch_up().await.is_err() {
+                    return Err(refused("undeliverable", AWAY.to_owned()));
+                }
+                if let Some(open) = self.open(call, key).await {
+                    return Ok(open);
+                }
             }
             if !std::mem::replace(&mut paced, true) {
                 agents.pace(&call.caller).map_err(|problem| refused("rejected", problem.into_detail()))?;

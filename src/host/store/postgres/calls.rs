@@ -3,8 +3,9 @@
 use super::InPostgres;
 use super::database::{Durable, Work, query, scalar};
 use super::failed;
-use crate::host::store::{McpCall, McpCalls, McpMessage, Shown, StoreError};
+use crate::host::store::{McpCall, McpCalls, McpMessage, OnItsWay, Shown, StoreError};
 use askd_core::{Group, RequestId};
+use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row as _};
 use std::sync::Arc;
 
@@ -15,24 +16,23 @@ impl InPostgres {
     }
 }
 
-/// Notes the call that a message cancels. Returns the outcome that the call was sent before.
-async fn cancel(
-    connection: &mut PgConnection,
-    message: &McpMessage,
-    run: &str,
-) -> Result<Option<RequestId>, sqlx::Error> {
-    let Some(call) = &message.cancels else { return Ok(None) };
-    let cancel = "insert into askd.calls (group_name, taker, client, call, run) values ($1, $2, $3, $4, $5::uuid)
-                  on conflict (group_name, taker, client, call) do nothing";
-    let cancel = query(cancel).bind(message.group.as_str()).bind(&message.taker).bind(&message.client);
-    if cancel.bind(call).bind(run).execute(&mut *connection).await?.rows_affected() > 0 {
-        return Ok(None);
-    }
+/// One message or outcome of a taker at a time: a call is cancelled either before or after it was sent something.
+const ALONE: &str = "select pg_advisory_xact_lock(hashtextextended($1, 7161076))";
+
+/// Notes the call that a message cancels. Returns what was sent to it before.
+async fn cancel(connection: &mut PgConnection, message: &McpMessage, run: &str) -> Result<Vec<RequestId>, sqlx::Error> {
+    let Some(call) = &message.cancels else { return Ok(Vec::new()) };
+    query(ALONE).bind(&message.taker).execute(&mut *connection).await?;
     let sent = "delete from askd.calls where group_name = $1 and taker = $2 and client = $3 and call = $4
                     and request_id is not null returning request_id";
     let sent = scalar::<String>(sent).bind(message.group.as_str()).bind(&message.taker).bind(&message.client);
-    let sent = sent.bind(call).fetch_optional(connection).await?;
-    Ok(sent.and_then(|id| id.parse().ok()))
+    let sent: Vec<String> = sent.bind(call).fetch_all(&mut *connection).await?;
+    if sent.is_empty() {
+        let cancel = "insert into askd.calls (group_name, taker, client, call, run) values ($1, $2, $3, $4, $5::uuid)";
+        let cancel = query(cancel).bind(message.group.as_str()).bind(&message.taker).bind(&message.client);
+        cancel.bind(call).bind(run).execute(connection).await?;
+    }
+    Ok(sent.iter().filter_map(|id| id.parse().ok()).collect())
 }
 
 impl McpCalls for InPostgres {
@@ -42,57 +42,67 @@ impl McpCalls for InPostgres {
             let (message, run) = (message.clone(), run.clone());
             Box::pin(async move {
                 let dropped = cancel(connection, &message, &run).await?;
-                // A call that begins is not the one of the same number that was cancelled before.
-                let heard = "with read as (
-                                 delete from askd.calls where group_name = $1 and taker = $2 and client = $3 and (
-                                     $4 and request_id is not null and run <> $5::uuid and at > now() - interval '1 minute'
-                                     or request_id is null and call = $6)
-                                 returning request_id
-                             ), back as (delete from askd.ended where group_name = $1 and session = $7)
-                             select exists (select from askd.ended where group_name = $1 and session = $8),
-                                 array(select request_id from read where request_id is not null)";
-                let heard = query(heard).bind(message.group.as_str()).bind(message.taker).bind(message.client);
-                let heard =
-                    heard.bind(message.shows).bind(run).bind(message.begins).bind(message.back).bind(message.own);
-                let heard = heard.fetch_one(connection).await?;
-                let read: Vec<String> = heard.try_get(1)?;
-                let read = read.iter().filter_map(|id| id.parse().ok()).collect();
-                Ok(Shown { is_over: heard.try_get(0)?, read, dropped })
+                let again = "with begun as (
+                                 delete from askd.calls where group_name = $1 and taker = $2 and client = $3
+                                     and request_id is null and call = $4
+                             )
+                             delete from askd.ended where group_name = $1 and session = $5";
+                // A call that begins is not the one of the same number that was cancelled before; nor is a session over that goes on.
+                if message.begins.is_some() || message.back.is_some() {
+                    let again = query(again).bind(message.group.as_str()).bind(&message.taker).bind(&message.client);
+                    again.bind(&message.begins).bind(&message.back).execute(&mut *connection).await?;
+                }
+                let over = "select exists (select from askd.ended where group_name = $1 and session = $2)";
+                let over = scalar::<bool>(over).bind(message.group.as_str()).bind(&message.own);
+                let is_over = over.fetch_one(&mut *connection).await?;
+                let sent = "select number, request_id, run = $5::uuid from askd.calls
+                            where group_name = $1 and taker = $2 and client = $3 and $4 and request_id is not null
+                                and at > now() - interval '1 minute'";
+                let sent = query(sent).bind(message.group.as_str()).bind(&message.taker).bind(&message.client);
+                let sent = sent.bind(message.shows).bind(&run).fetch_all(connection).await?;
+                let read = |row: &PgRow| -> Result<Option<OnItsWay>, sqlx::Error> {
+                    let (number, id, is_own): (_, String, _) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+                    Ok(id.parse().ok().map(|request_id| OnItsWay { number, request_id, is_own }))
+                };
+                let sent = sent.iter().filter_map(|row| read(row).transpose()).collect::<Result<_, _>>()?;
+                Ok(Shown { is_over, sent, dropped })
             })
         });
         self.with_calls("cannot find out what a client of MCP has read", work)
     }
 
-    fn sent(&self, call: &McpCall, outcome: &RequestId) -> Result<bool, StoreError> {
+    fn sent(&self, call: &McpCall, outcome: &RequestId) -> Result<Option<i64>, StoreError> {
         let (call, outcome, run) = (call.clone(), outcome.to_string(), self.shared.run.clone());
-        let work: Work<bool> = Arc::new(move |connection| {
+        let work: Work<Option<i64>> = Arc::new(move |connection| {
             let (call, outcome, run) = (call.clone(), outcome.clone(), run.clone());
             Box::pin(async move {
-                let sent = "insert into askd.calls as calls (group_name, taker, client, call, request_id, run)
-                            values ($1, $2, $3, $4, $5, $6::uuid)
-                            on conflict (group_name, taker, client, call) do update
-                                set request_id = excluded.request_id, run = excluded.run, at = excluded.at
-                                where calls.request_id is not null";
-                let sent = query(sent).bind(call.group.as_str()).bind(call.taker).bind(call.client).bind(call.number);
-                let sent = sent.bind(outcome).bind(run).execute(connection).await?;
-                Ok(sent.rows_affected() == 0)
+                query(ALONE).bind(&call.taker).execute(&mut *connection).await?;
+                let sent = "insert into askd.calls (group_name, taker, client, call, request_id, run)
+                            select $1, $2, $3, $4, $5, $6::uuid
+                            where not exists (select from askd.calls where group_name = $1 and taker = $2 and client = $3
+                                                  and call = $4 and request_id is null)
+                            returning number";
+                let sent = scalar(sent).bind(call.group.as_str()).bind(call.taker).bind(call.client).bind(call.number);
+                sent.bind(outcome).bind(run).fetch_optional(connection).await
             })
         });
         self.with_calls("cannot note what a client of MCP is sent", work)
     }
 
-    fn dealt_with(&self, call: &McpCall) -> Result<bool, StoreError> {
-        let (call, run) = (call.clone(), self.shared.run.clone());
+    fn is_on_its_way(&self, number: i64) -> Result<bool, StoreError> {
         let work: Work<bool> = Arc::new(move |connection| {
-            let (call, run) = (call.clone(), run.clone());
-            Box::pin(async move {
-                let own = "delete from askd.calls where group_name = $1 and taker = $2 and client = $3 and call = $4
-                               and run = $5::uuid and request_id is not null";
-                let own = query(own).bind(call.group.as_str()).bind(call.taker).bind(call.client).bind(call.number);
-                Ok(own.bind(run).execute(connection).await?.rows_affected() == 0)
-            })
+            let there = scalar("select exists (select from askd.calls where number = $1)").bind(number);
+            Box::pin(async move { there.fetch_one(connection).await })
         });
-        self.with_calls("cannot find out whether a client of MCP has what it was sent", work)
+        self.shared.read(work).map_err(failed("cannot find out whether a client of MCP has what it was sent"))
+    }
+
+    fn has_come(&self, number: i64) -> Result<(), StoreError> {
+        let work: Work<()> = Arc::new(move |connection| {
+            let come = query("delete from askd.calls where number = $1").bind(number);
+            Box::pin(async move { come.execute(connection).await.map(drop) })
+        });
+        self.with_calls("cannot note that a client of MCP has what it was sent", work)
     }
 
     fn end_session(&self, group: &Group, session: &str, requests: &[RequestId]) -> Result<(), StoreError> {

@@ -308,7 +308,10 @@ impl Sharing for InPostgres {
             Arc::new(move |connection| {
                 let (what, taker) = (what.clone(), taker.clone());
                 Box::pin(async move {
-                    let release = "delete from askd.holds where what = $1 and taker = $2";
+                    // Unless another call of the same taker was sent the same outcome.
+                    let release = "delete from askd.holds where what = $1 and taker = $2 and not exists (
+                                       select from askd.calls as calls where calls.taker = $2
+                                           and what = 'outcome ' || group_name || ' ' || request_id)";
                     query(release).bind(what).bind(taker).execute(connection).await.map(drop)
                 })
             }),

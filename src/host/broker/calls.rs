@@ -63,7 +63,7 @@ impl Broker {
     /// It is no more. Tries until that is noted: whoever finds it there takes the client to have it.
     pub(in crate::host) async fn has_come(&self, number: i64) {
         while let Err(error) = self.in_store(move |shared| shared.has_come(number)).await {
-            tracing::warn!(%error, "trying again");
+            tracing::warn!(%error, "other daemons may take a sent outcome for one that is on its way; trying again");
             if self.0.ctx.unless_cut(self.clock().sleep(AGAIN)).await.is_none() {
                 return;
             }

@@ -35,12 +35,12 @@ pub use loading::Loading;
 pub use postgres::{Moved, Turn, Waiting, document_of, lines_of, look, move_group};
 pub use rates::Rates;
 pub use record::BadRecord;
-#[cfg(feature = "postgres")]
-pub use sharing::News;
 pub use sharing::{
-    Along, Basis, Holdings, LeftTo, McpCall, McpCalls, McpMessage, OnItsWay, Owed, Pin, Pins, REPORTED, Reached,
-    Sharing, Shown, Silent, Surplus, Tended, Tenure, Wait, Webhook,
+    Along, Basis, Holdings, LeftTo, McpCall, McpCalls, McpMessage, Owed, Pin, Pins, REPORTED, Reached, Sharing, Shown,
+    Silent, Surplus, Tended, Tenure, Wait, Webhook,
 };
+#[cfg(feature = "postgres")]
+pub use sharing::{News, OnItsWay};
 
 use crate::host::audit::Together;
 use askd_core::{Ask, AskId, Digest, Group, Person, Time};

@@ -4,7 +4,7 @@ use crate::harness::{SOON, within};
 use crate::mcp_client::go;
 use crate::mcp_url::Client;
 use crate::on_postgres::Database;
-use crate::several_daemons::{Cluster, is_noticed, meanwhile};
+use crate::several_daemons::{Cluster, DEATH, is_noticed, meanwhile};
 use serde_json::{Value, json};
 use std::thread;
 use std::time::Duration;
@@ -86,6 +86,29 @@ async fn what_a_client_has_not_read_or_has_cancelled_is_owed_to_its_next_call_at
         let results = std::iter::from_fn(|| waiting.message()).filter(|message| message["id"].is_u64());
         assert_eq!(results.count(), 0, "it ends without a result");
         other.call(6, "ask_user", &go(60_000)).assert_answered(&json!({"Go?": "yes"}));
+    });
+}
+
+/// Its client has read an answer, and its daemon has died since. The same call is a new question, a minute later, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_was_read_before_its_daemon_died_is_no_answer_later() {
+    let Some(mut cluster) = Cluster::of(2).await else { return };
+    let [client, other] = cluster.client();
+    meanwhile(|| {
+        let mut first = client.begin(1, "ask_user", &go(60_000));
+        first.comment();
+        cluster.hosts[0].says("yes");
+        first.told().assert_answered(&json!({"Go?": "yes"}));
+    });
+    cluster.hosts[0].world.kill();
+    for row in
+        ["askd.calls set at = at", "askd.holds set until = until", "askd.waits set until = until + interval '1 hour'"]
+    {
+        cluster.database.query(&format!("update {row} - interval '2 minutes' returning 'moved'"));
+    }
+    meanwhile(|| {
+        cluster.leads_within(1, DEATH);
+        other.call(2, "ask_user", &go(0)).assert_pending();
     });
 }
 

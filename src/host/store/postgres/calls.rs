@@ -55,9 +55,11 @@ impl McpCalls for InPostgres {
                 let over = "select exists (select from askd.ended where group_name = $1 and session = $2)";
                 let over = scalar::<bool>(over).bind(message.group.as_str()).bind(&message.own);
                 let is_over = over.fetch_one(&mut *connection).await?;
+                // If the daemon that sent it has died, another taker may have been sent it since.
                 let sent = "select number, request_id, run = $5::uuid from askd.calls
                             where group_name = $1 and taker = $2 and client = $3 and $4 and request_id is not null
-                                and at > now() - interval '1 minute'";
+                                and not exists (select from askd.holds as held where until > now() and held.taker <> $2
+                                                    and what = 'outcome ' || group_name || ' ' || request_id)";
                 let sent = query(sent).bind(message.group.as_str()).bind(&message.taker).bind(&message.client);
                 let sent = sent.bind(message.shows).bind(&run).fetch_all(connection).await?;
                 let read = |row: &PgRow| -> Result<Option<OnItsWay>, sqlx::Error> {

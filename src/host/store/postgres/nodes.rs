@@ -144,7 +144,7 @@ impl Node {
                             query(over).execute(&mut *connection).await?;
                             // A call that was cancelled may wait for as long as a question can.
                             let over = "delete from askd.calls where at < now() - case
-                                            when request_id is null then interval '30 days' else interval '10 minutes' end";
+                                            when request_id is null then interval '30 days' else interval '1 day' end";
                             query(over).execute(&mut *connection).await?;
                             let over = "delete from askd.ended where at < now() - interval '30 days'";
                             query(over).execute(&mut *connection).await?;

@@ -81,3 +81,23 @@ async fn of_several_questions_a_tap_answers_its_own() {
     world.phone.person_taps(&second, "c").unwrap();
     assert_eq!(world.response("r1").await["result"]["answers"], json!({"One?": "b", "Two?": "c"}));
 }
+
+/// An operator has had the question forgotten; the button is still on the phone.
+#[tokio::test]
+async fn a_tap_on_a_question_that_was_forgotten_is_told_so_and_a_strangers_is_not() {
+    let world = world().await;
+    let mut asked = choice("Which?", &["a", "b"]);
+    asked["timeoutMs"] = json!(10_000);
+    world.ask("r1", asked);
+    let question = world.shown(ADA, "Which?").await;
+    world.phone.person_taps(&question, "b").unwrap();
+    world.response("r1").await;
+    world.all_closed(crate::harness::SOON).await;
+    world.time_passes(std::time::Duration::from_secs(40 * 24 * 3600)).await;
+    world.until("the outcome to be forgotten", || world.records().is_empty()).await;
+    taps(&world, BOB, &question, &question.taps[0].id).await;
+    taps(&world, ADA, &question, &question.taps[0].id).await;
+    world.shown(ADA, "This question is no longer active.").await;
+    assert!(world.phone.messages_to(BOB).is_empty(), "nobody asked him");
+    assert!(world.log().contains("Answer for unknown question"), "{}", world.log());
+}

@@ -31,7 +31,7 @@ pub use question::{
 };
 pub use rejection::Rejection;
 pub use reply::{Answers, Given, Heard, Names, Refusal, Reply, Source};
-pub use shown::{printable, shown, turns, without_controls};
+pub use shown::{printable, quoted, shown, turns, without_controls};
 pub use time::Time;
 pub use trouble::{Cause, Reason, Trouble};
 pub use typed::{Mistyped, chosen, numbered};

@@ -2,7 +2,7 @@
 //! downstream meets a question that nobody can answer. Limits: section 4 of the specification,
 //! chosen below those of Slack and WhatsApp.
 
-use super::{Rejection, shown};
+use super::{Rejection, quoted, shown};
 use serde::{Deserialize, Serialize};
 use std::fmt::Arguments;
 use std::ops::Deref;
@@ -271,7 +271,7 @@ fn kind(field: Arguments<'_>, name: Option<&str>, multiple: bool, no_choices: bo
         None if no_choices => Kind::Text,
         None => Kind::Select,
         Some(name) => Kind::from_name(name)
-            .ok_or_else(|| wrong(format!("{name:?} is none of text, select, multi-select, confirm")))?,
+            .ok_or_else(|| wrong(format!("{} is none of text, select, multi-select, confirm", quoted(name))))?,
     };
     match kind {
         Kind::Select if multiple => Ok(Kind::MultiSelect),

@@ -34,6 +34,14 @@ pub fn printable(text: &str) -> String {
     text.chars().filter(|c| !turns(*c)).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
+/// A word of the agent's in a sentence of ours: the beginning, if it is long.
+pub fn quoted(word: &str) -> String {
+    match word.char_indices().nth(40) {
+        Some((at, _)) => format!("\"{}…\"", word[..at].escape_debug()),
+        None => format!("{word:?}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

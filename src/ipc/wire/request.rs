@@ -4,7 +4,8 @@ use super::draft::{Draft, given};
 use super::peek::text;
 use super::{Object, digest, objects};
 use askd_core::{
-    self, Carrier, Content, Digest, MAX_TOKEN, Questions, Rejection, RequestId, Time, TimeoutPolicy, without_nul,
+    self, Carrier, Content, Digest, MAX_TOKEN, Questions, Rejection, RequestId, Time, TimeoutPolicy, quoted,
+    without_nul,
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -169,11 +170,12 @@ impl Request {
     }
 
     /// Checks everything that a request can get wrong by itself.
-    pub fn new(request_id: RequestId, mut file: RequestFile) -> Result<Self, Rejection> {
+    pub fn new(request_id: RequestId, file: RequestFile) -> Result<Self, Rejection> {
+        // An empty text is none: with it or without, it is the same request.
+        let mut file = file.without_empty();
         let with_process = digest([json(&file)?.as_slice()]);
         let process = given(file.process.take());
         let digests = [digest([json(&file)?.as_slice()]), with_process];
-        let file = file.without_empty();
         let asked = json(&file.questions)?;
         for (field, token) in
             [("session_id", &file.session_id), ("idempotency_key", &file.idempotency_key), ("opCode", &file.op_code)]
@@ -238,7 +240,7 @@ fn within(field: &'static str, value: Option<i64>, min: u64, max: u64) -> Result
 
 fn policy(name: &str) -> Result<TimeoutPolicy, Rejection> {
     TimeoutPolicy::from_name(name)
-        .ok_or_else(|| wrong("timeoutPolicy", format!("{name:?} is neither return_cancel nor abort_task")))
+        .ok_or_else(|| wrong("timeoutPolicy", format!("{} is neither return_cancel nor abort_task", quoted(name))))
 }
 
 fn json(value: &impl Serialize) -> Result<Vec<u8>, Rejection> {
@@ -250,6 +252,23 @@ mod tests {
     use super::super::peek::{Peek, peek};
     use super::*;
     use askd_core::{MAX_CHOICES, MAX_TEXT};
+
+    #[test]
+    fn an_empty_text_is_none_and_what_the_agent_wrote_stands_in_no_log() {
+        let ask = |more: &str| {
+            asked(&format!(
+                r#"{{"type": "ask_user:ask", "request_id": "r", "questions": [{{"question": "Go?"{more}}}]}}"#
+            ))
+        };
+        let with = asked(
+            r#"{"type": "ask_user:ask", "request_id": "r", "questions": [{"question": "Go?"}], "session_id": ""}"#,
+        );
+        assert_eq!(with.unwrap(), ask("").unwrap(), "a repeat of it, whatever says so");
+        let wrong = ask(&format!(r#", "type": "secret {}""#, "x".repeat(1000))).unwrap_err();
+        assert!(wrong.to_string().len() < 150, "{wrong}");
+        let logged = askd_core::wording::for_log(&wrong);
+        assert_eq!(logged, "questions[0].type: it is none of text, select, multi-select, confirm.");
+    }
 
     fn asked(text: &str) -> Result<Request, Rejection> {
         match parse(text.as_bytes())? {

@@ -253,6 +253,10 @@ pub fn for_log(rejection: &Rejection) -> String {
             let at = why.rfind(" at line ").map_or("", |at| &why[at..]);
             format!("the request file is malformed{at} (the response says more)")
         }
+        // So does what is none of the words that askd knows.
+        Rejection::Wrong { field, why } if why.starts_with('"') => {
+            format!("{field}: it{}.", why.rfind("\" is ").map_or(" is not understood", |at| &why[at + 1..]))
+        }
         other => self::rejection(other),
     }
 }

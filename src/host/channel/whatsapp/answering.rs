@@ -12,7 +12,7 @@ use super::words::Meaning;
 use crate::host::channel::{NotStored, apply};
 use crate::sabotage::on;
 use askd_core::wording::{self, Unfit};
-use askd_core::{Ask, Event, Given, Heard, Names, Outcome, Refusal, Reply, Source};
+use askd_core::{Ask, AskId, ChannelName, Event, Given, Heard, Names, Outcome, Refusal, Reply, Source};
 use std::time::Duration;
 
 /// How long a reply waits for the status that says when WhatsApp sent a question. Meta promises no time. If none comes, the
@@ -95,7 +95,9 @@ impl Incoming<'_> {
             }
             return Ok(());
         };
-        let Some(asked) = self.find(vec![tap.ask], |ask| !ask.is_blocked()).await?.pop() else { return Ok(()) };
+        let Some(asked) = self.find(vec![tap.ask], |ask| !ask.is_blocked()).await?.pop() else {
+            return self.unknown_question(tap.ask).await;
+        };
         let (ask, open) = (&asked.ask, asked.is_open());
         if open && tap.question != asked.next() {
             self.ask_back(&asked, &Unfit::AnsweredAlready);
@@ -105,6 +107,17 @@ impl Incoming<'_> {
             self.reply(&asked, Reply::Told { index: tap.question, given, heard }).await?;
         } else {
             self.tell_too_late(ask, Some(&chosen.title));
+        }
+        Ok(())
+    }
+
+    /// A button of a question that is not there any more was tapped by a person who is asked here.
+    async fn unknown_question(&self, ask: AskId) -> Result<(), NotStored> {
+        let settings = self.broker.settings();
+        let is_asked = settings.routes_to(ChannelName::WHATSAPP).iter().any(|route| self.ids.contains(&route.chat));
+        if is_asked && matches!(self.broker.get(ask).await, Ok(None)) {
+            tracing::warn!(%ask, channel = "whatsapp", "Answer for unknown question");
+            self.tell(About::Nothing(()), wording::UNKNOWN_QUESTION.to_owned());
         }
         Ok(())
     }

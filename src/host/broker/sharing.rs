@@ -365,6 +365,9 @@ impl Broker {
         &self,
         call: impl FnOnce(&(dyn Sharing + 'static)) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
+        if !self.is_shared() {
+            return Ok(T::default());
+        }
         let broker = self.clone();
         let work = move || broker.0.store.shared().map_or(Ok(T::default()), call);
         tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| Err(panicked(panic)))

@@ -1,11 +1,11 @@
 //! WhatsApp: the token and the number, and whether the daemon takes what Meta will send.
 
-use super::probe::{Probe, Said, not_taken, signature, webhooks};
+use super::probe::{Probe, not_taken, signature, webhooks};
 use super::{Findings, meta};
 use crate::clock::Clock;
 use crate::host::channel::DOCTORS_CHALLENGE;
 use crate::host::settings::{Settings, WhatsappSettings};
-use askd_core::wording;
+use askd_core::{Time, wording};
 use reqwest::Url;
 use secrecy::ExposeSecret as _;
 
@@ -49,15 +49,17 @@ const NUMBER_FIX: &str =
 ///
 /// Why it cannot be used.
 pub async fn number_of(whatsapp: &WhatsappSettings, clock: Clock) -> Result<String, Unusable> {
-    let away = |why| Unusable::Away(format!("{} cannot be used: {why}", whatsapp.api_url));
-    look(&Probe::new(clock), whatsapp).await.map_err(away)?.1
+    look(&Probe::new(clock), whatsapp).await.1
 }
 
-/// Looks the number up; inside, what Meta says of it.
-async fn look(probe: &Probe, whatsapp: &WhatsappSettings) -> Result<(Said, Result<String, Unusable>), String> {
+/// Looks the number up. Returns what Meta's clock shows, too.
+async fn look(probe: &Probe, whatsapp: &WhatsappSettings) -> (Option<Time>, Result<String, Unusable>) {
     let url = format!("{}/{}?fields=display_phone_number", whatsapp.api_url, whatsapp.phone_number_id);
     let call = |client: &reqwest::Client| client.get(&url).bearer_auth(whatsapp.access_token.expose_secret());
-    let said = probe.call(&url, call).await?;
+    let said = match probe.call(&url, call).await {
+        Ok(said) => said,
+        Err(why) => return (None, Err(Unusable::Away(format!("{} cannot be used: {why}", whatsapp.api_url)))),
+    };
     let answer = said.json();
     let refused =
         |code: u64| format!("Meta refuses it ({code}): {}", answer["error"]["message"].as_str().unwrap_or_default());
@@ -66,21 +68,15 @@ async fn look(probe: &Probe, whatsapp: &WhatsappSettings) -> Result<(Said, Resul
         Some(code @ (0 | 10 | 190 | 200..=299)) => Err(Unusable::Token(refused(code))),
         Some(code) => Err(Unusable::Number(refused(code))),
     };
-    Ok((said, looked))
+    (said.date, looked)
 }
 
 async fn number(found: &mut Findings, probe: &Probe, whatsapp: &WhatsappSettings) {
-    let (said, looked) = match look(probe, whatsapp).await {
-        Ok(looked) => looked,
-        Err(why) => {
-            let what = format!("{} cannot be used: {why}", whatsapp.api_url);
-            found.fault("whatsapp connection", what, wording::UNREACHABLE);
-            found.not_checked("whatsapp token", "whatsapp connection");
-            return found.not_checked("whatsapp number", "whatsapp connection");
-        }
-    };
-    found.ok("whatsapp connection", &whatsapp.api_url);
-    found.clock("whatsapp", said.date, probe.clock.now());
+    let (date, looked) = look(probe, whatsapp).await;
+    if !matches!(looked, Err(Unusable::Away(_))) {
+        found.ok("whatsapp connection", &whatsapp.api_url);
+        found.clock("whatsapp", date, probe.clock.now());
+    }
     match looked {
         Ok(number) => {
             found.ok("whatsapp token", "Meta takes it");
@@ -90,7 +86,12 @@ async fn number(found: &mut Findings, probe: &Probe, whatsapp: &WhatsappSettings
             found.ok("whatsapp token", "Meta takes it");
             found.fault("whatsapp number", why, NUMBER_FIX);
         }
-        Err(Unusable::Token(why) | Unusable::Away(why)) => {
+        Err(Unusable::Away(what)) => {
+            found.fault("whatsapp connection", what, wording::UNREACHABLE);
+            found.not_checked("whatsapp token", "whatsapp connection");
+            found.not_checked("whatsapp number", "whatsapp connection");
+        }
+        Err(Unusable::Token(why)) => {
             let fix = "make a permanent token of a system user and set whatsapp.access_token (docs/whatsapp.md)";
             found.fault("whatsapp token", why, fix);
             found.not_checked("whatsapp number", "whatsapp token");

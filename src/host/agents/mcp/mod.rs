@@ -12,10 +12,11 @@ mod tools;
 
 use super::Agents;
 use super::door::Caller;
+use super::problems::away;
 use crate::clock::Clock;
 use crate::host::channel::web::Problem;
 use crate::host::line::Line;
-use crate::host::store::{McpCall, StoreError};
+use crate::host::store::McpCall;
 use crate::mcp::{CANCEL, Rounds, Settings, tasks};
 use crate::random;
 use askd_core::{Group, MAX_TOKEN, RequestId};
@@ -38,7 +39,6 @@ use tokio_util::sync::CancellationToken;
 
 /// Which run of the agent asks.
 const SESSION: HeaderName = HeaderName::from_static("askd-session");
-const AWAY: &str = "The database cannot be reached. Try again.";
 const MCP_SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// The calls of MCP. Cheap to clone.
@@ -138,11 +138,9 @@ enum Refused {
     Problem(Box<Problem>),
 }
 
-impl Refused {
-    /// The database does not say what other daemons know.
-    fn away(error: &StoreError) -> Self {
-        tracing::warn!(%error, "other daemons cannot be told, or asked, what a client of MCP says");
-        Self::Problem(Box::new(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Not now", AWAY)))
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(Box::new(problem))
     }
 }
 
@@ -278,11 +276,11 @@ async fn end_session(mcp: &Mcp, caller: Caller, headers: &HeaderMap) -> Result<S
     mcp.heard(&caller, &said, Message { client: said.id.clone(), ..Message::default() }).await?;
     let (group, leases) = (&caller.holder.group, mcp.agents.broker.leases());
     // It may have asked at another daemon just now.
-    mcp.agents.broker.catch_up().await.map_err(|error| Refused::away(&error))?;
+    mcp.agents.broker.catch_up().await.or_else(|error| away(&error))?;
     let is_run = said.own.as_ref().is_none_or(|own| *own == session);
     let requests = if is_run { mcp.adopt(group, &session).await } else { Vec::new() };
     let ending = said.own.as_ref().unwrap_or(&session);
-    mcp.agents.broker.end_session(group, ending, requests).await.map_err(|error| Refused::away(&error))?;
+    mcp.agents.broker.end_session(group, ending, requests).await.or_else(|error| away(&error))?;
     if is_run {
         leases.end(group, &session);
     }

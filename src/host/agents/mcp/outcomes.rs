@@ -5,6 +5,7 @@ use super::sessions::{Message, Sent};
 use super::{Call, Caller, Mcp, Refused, Said, tools};
 use crate::clock::Moment;
 use crate::host::agents::Agents;
+use crate::host::agents::problems::away;
 use crate::host::store::McpMessage;
 use crate::sabotage::on;
 use askd_core::{Group, RequestId, Waiter, WaiterEvent};
@@ -40,7 +41,7 @@ impl Mcp {
             own: said.own.clone(),
             back: said.session.clone().filter(|session| said.own.as_ref() != Some(session)),
         });
-        let shown = shown.await.map_err(|error| Refused::away(&error))?;
+        let shown = shown.await.or_else(|error| away(&error))?;
         if shown.is_over {
             return Err(Refused::Over);
         }
@@ -158,10 +159,10 @@ impl Mcp {
         let (broker, group) = (&self.agents.broker, &caller.holder.group);
         let found = broker.find_anywhere(|broker| broker.of_request(group, request_id)).await;
         // What was forgotten nobody has to take.
-        let Some(id) = found.map_err(|error| Refused::away(&error))? else { return Ok(()) };
+        let Some(id) = found.or_else(|error| away(&error))? else { return Ok(()) };
         let event = WaiterEvent::Collected { by: caller.taker.clone() }.of(request_id.clone());
         match self.agents.apply(id, event).await {
-            Err(problem) if problem.is_for_now() => Err(Refused::Problem(Box::new(problem))),
+            Err(problem) if problem.is_for_now() => Err(problem.into()),
             _ => Ok(()),
         }
     }

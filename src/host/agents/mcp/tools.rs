@@ -1,9 +1,9 @@
 //! The tools of MCP over HTTP: each asks, waits for or withdraws a question by the same calls of the broker as HTTP does.
 
-use super::{AWAY, Call, Mcp};
+use super::{Call, Mcp};
 use crate::clock::{Clock, Moment};
 use crate::host::agents::asks::Waited;
-use crate::host::agents::problems::unstored;
+use crate::host::agents::problems::{away, unstored};
 use crate::host::broker::Submitted;
 use crate::host::channel::web::Problem;
 use crate::host::session::OF_MCP;
@@ -80,9 +80,8 @@ impl Mcp {
         loop {
             if let Some(key) = key {
                 // The client may have shown another daemon that it has the outcome of the same question before.
-                if agents.broker.catch_up().await.is_err() {
-                    return Err(refused("undeliverable", AWAY.to_owned()));
-                }
+                let caught_up = agents.broker.catch_up().await.or_else(|error| away(&error));
+                caught_up.map_err(|problem| refused("undeliverable", problem.into_detail()))?;
                 if let Some(open) = self.open(call, key).await {
                     return Ok(open);
                 }

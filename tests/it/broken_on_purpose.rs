@@ -50,6 +50,12 @@ fn a_webhook_that_is_called_anywhere_is_noticed() {
     noticed("anywhere", crate::sessions_webhook::a_private_address_is_not_called);
 }
 
+/// A call that waits for an answer which another call is given makes no second card.
+#[test]
+fn asking_a_waiting_repeat_anew_is_noticed() {
+    noticed("askedanew", crate::sessions::both_are_told);
+}
+
 /// P4: a response is absent or complete.
 #[test]
 fn a_torn_response_is_noticed() {

@@ -275,6 +275,47 @@ fn who_asks_the_same_again_is_given_the_answer_that_nobody_took() {
 }
 
 #[test]
+fn of_two_calls_that_wait_for_one_answer_neither_is_asked_anew() {
+    both_are_told(with_session("", ""));
+}
+
+/// One of the two may be dead by then: asked anew, its question would have no agent that waits for it.
+pub(crate) fn both_are_told(world: World) {
+    let world = world.started();
+    let agent = world.group("g");
+    let fields = and(question(), &json!({"session_id": "s"}));
+    agent.ask("before", &fields);
+    assert_eq!(world.answer(&world.one_open(), &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
+    let answer = agent.wait("before")["result"]["answers"].clone();
+    let both = ["one", "other"];
+    for id in both {
+        agent.ask(id, &and(fields.clone(), &json!({"renderTimeout": 10000, "maxRetries": 0})));
+    }
+    // Their agents see that askd has them, however long that takes.
+    let stay_claimed = || {
+        let names = agent.task_names();
+        names.iter().all(|name| name.starts_with(".claimed-")).then_some(())
+    };
+    within(SOON, "both to be claimed", stay_claimed);
+    for id in both {
+        assert_eq!(agent.status_of(id)["state"], "posting");
+    }
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!((stay_claimed(), agent.task_names().len()), (Some(()), 2));
+    let told = |id| agent.response(id).map(|_| id);
+    let first = world.passing(JUDGED, "the answer for one of them", || both.into_iter().find_map(told));
+    assert_eq!(agent.take(first)["result"]["answers"], answer);
+    let second = both.into_iter().find(|id| *id != first).unwrap();
+    let told = world.passing(SHORTEST * 2, "the answer for the other one", || agent.response(second));
+    assert_eq!(told["result"]["answers"], answer);
+    agent.take(second);
+    assert_eq!(world.open(), [Value::Null; 0], "no second card");
+    // From now on the same is a new question, even of an agent that has waited before.
+    agent.ask("third", &fields);
+    world.one_open();
+}
+
+#[test]
 fn a_briefing_that_nobody_read_goes_to_who_asks_the_same_again() {
     let world = with_session("", "answer_retention = \"6s\"").started();
     let agent = world.group("g");

@@ -1,7 +1,6 @@
 //! A request that asks what has an outcome already, which no call took: it gets that outcome, once it is clear that nobody else
 //! will. So does a process that was thought gone, and lives.
 
-use super::admission::waiter;
 use super::submit::Submitted;
 use super::{Broker, Failure};
 use crate::host::delivery::{Lies, lies_in};
@@ -10,10 +9,7 @@ use crate::host::session::{DEAD_AFTER, Liveness};
 use crate::host::store::Pins;
 use crate::ipc::RESPONSES;
 use crate::ipc::wire::Request;
-use askd_core::{
-    AgentStart, Ask, AskId, DeliveryState, Event, Group, MAX_WAITERS, Rejection, Relation, RequestId, Taker, Time,
-    Waiter,
-};
+use askd_core::{AgentStart, Ask, AskId, DeliveryState, Event, Group, Relation, RequestId, Taker, Time, Waiter};
 use std::io;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -111,6 +107,7 @@ impl Broker {
         if !ask.keeps_outcome(now, session) {
             return None;
         }
+        self.note_repeat(&ask, request);
         let mut reclaim = Vec::new();
         for old in ask.waiters.iter().filter(|old| ask.makes_way_for(old, session)) {
             let Some(at) = old.response.published_at() else { continue };
@@ -149,16 +146,6 @@ impl Broker {
                 _ => Some(Submitted::NotYet),
             };
         }
-        let settings = self.settings();
-        let waiter = match waiter(request, settings.group(&ask.group)?, now) {
-            Ok(waiter) => waiter,
-            Err(rejection) => return Some(Submitted::Rejected(rejection)),
-        };
-        match self.apply(id, Event::Requested(Relation::JoinsSettled(Box::new(waiter)))).await {
-            Ok(ask) if ask.waiter(&request.request_id).is_some() => Some(Submitted::Joined(id)),
-            Ok(ask) if ask.is_full() => Some(Submitted::Rejected(Rejection::TooManyWait { limit: MAX_WAITERS })),
-            Ok(_) | Err(Failure::Unknown | Failure::Refused(..) | Failure::Broken) => Some(Submitted::NotYet),
-            Err(failure @ (Failure::NotStored | Failure::InDoubt)) => Some(Submitted::failed(&failure)),
-        }
+        self.give_outcome(&ask, request, |waiter| Relation::JoinsSettled(Box::new(waiter))).await
     }
 }

@@ -28,6 +28,7 @@ mod lying;
 mod overview;
 mod owed;
 mod promise;
+mod repeats;
 mod replacing;
 mod saves;
 mod sharing;
@@ -63,12 +64,12 @@ use folder_work::FolderWork;
 use index::{Index, Naming};
 use lanes::Lanes;
 use parking_lot::{Mutex, MutexGuard};
+use repeats::{Asking, Repeats};
 use saves::Saves;
 use sharing::Beside;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use submit::Asking;
 use tokio::sync::{Notify, Semaphore, broadcast, watch};
 use updates::Updates;
 
@@ -134,6 +135,7 @@ struct Inner {
     beside: Beside,
     /// One call of each request id, and of each key, is taken in at a time.
     asking: Asking,
+    repeats: Repeats,
     naming: Naming,
     index: Mutex<Index>,
     /// Is taken while the index is held, never the other way round.

@@ -12,7 +12,11 @@ pub(super) const fn is_made_by(event: &Event) -> bool {
     match event {
         Event::Replied { .. } | Event::Allow { .. } | Event::Cancel(_) => true,
         Event::Requested(relation) => match relation {
-            Relation::Joins(_) | Relation::JoinsBlocked(_) | Relation::JoinsSettled(_) | Relation::Replays(..) => true,
+            Relation::Joins(_)
+            | Relation::JoinsBlocked(_)
+            | Relation::JoinsSettled(_)
+            | Relation::Shares(_)
+            | Relation::Replays(..) => true,
             Relation::Reclaims(_) | Relation::Supersedes => false,
         },
         Event::Waiter { event, .. } => match event {

@@ -114,6 +114,7 @@ impl Broker {
             replacing: KeyedLock::default(),
             beside: Beside::default(),
             asking: super::Asking::default(),
+            repeats: super::Repeats::default(),
             naming: index.naming.clone(),
             index: Mutex::new(index),
             lanes: Mutex::default(),

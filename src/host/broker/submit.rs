@@ -4,13 +4,12 @@ use super::admission::{Admitted, waiter};
 use super::{Broker, Failure};
 use crate::clock::Reading;
 use crate::host::delivery::Lies;
-use crate::host::keyed_lock::{KeyGuard, KeyedLock};
 use crate::host::store::StoreError;
 use crate::ipc::wire::Request;
 use crate::random;
 use askd_core::{
-    Accepted, Ask, AskId, DeliveryState, Digest, Effect, Event, Group, MAX_WAITERS, Rejection, Relation, RequestId,
-    ShortId, Step, Time, WaiterEvent, WidgetEffect, WidgetEvent,
+    Accepted, Ask, AskId, DeliveryState, Effect, Event, Group, MAX_WAITERS, Rejection, Relation, ShortId, Step, Time,
+    WaiterEvent, WidgetEffect, WidgetEvent,
 };
 use std::sync::Arc;
 
@@ -112,6 +111,9 @@ impl Broker {
         {
             return Ok(submitted);
         }
+        if let Some(submitted) = self.share(group, &request).await {
+            return Ok(submitted);
+        }
         let joined = request.key.and_then(|key| self.index().by_key(group, key));
         if let Some(id) = joined
             && let Some(submitted) = self.join(id, &request).await
@@ -146,7 +148,8 @@ impl Broker {
             && request
                 .key
                 .is_none_or(|key| index.by_key(group, key).is_none() && index.kept_by_key(group, key).is_none())
-            && index.over(group, &request.content, limit).is_none();
+            && index.over(group, &request.content, limit).is_none()
+            && !self.waits_for_outcome(group, &request.request_id);
         drop(index);
         let admitted = if is_new { self.admit(group, &request) } else { return Err(request) };
         let Ok(admitted) = admitted else { return Err(request) };
@@ -351,34 +354,6 @@ impl Broker {
             }
             Ok(_) | Err(Failure::Unknown | Failure::Refused(..)) => Ok(()),
         }
-    }
-}
-
-/// Calls that ask the same, by what they have in common. One call holds its request id before its key, so that no two wait
-/// for each other.
-#[derive(Debug, Default)]
-pub(super) struct Asking(KeyedLock<(Group, Common)>);
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Common {
-    Request(RequestId),
-    Key(Digest),
-}
-
-/// While it is held, no other call asks the same.
-type Alone = (KeyGuard, Option<KeyGuard>);
-
-impl Asking {
-    async fn alone(&self, group: &Group, request: &Request) -> Alone {
-        let first = self.0.lock((group.clone(), Common::Request(request.request_id.clone()))).await;
-        let Some(key) = request.key else { return (first, None) };
-        (first, Some(self.0.lock((group.clone(), Common::Key(key))).await))
-    }
-
-    fn try_alone(&self, group: &Group, request: &Request) -> Option<Alone> {
-        let first = self.0.try_lock((group.clone(), Common::Request(request.request_id.clone())))?;
-        let second = request.key.map(|key| self.0.try_lock((group.clone(), Common::Key(key))).ok_or(()));
-        Some((first, second.transpose().ok()?))
     }
 }
 

@@ -148,7 +148,7 @@ impl GroupScanner {
             if tidies && name.starts_with(ALIVE) && signs.len() < MOST_SIGNS {
                 signs.push(name.to_owned());
             } else if name.starts_with(CLAIMED) || is_json_file(name) {
-                // No scanner works here at this moment, so a claimed file was left by a daemon that crashed.
+                // No scanner works here at this moment, so a claimed file waits, or was left by a daemon that crashed.
                 self.judge(tasks, name, survey)?;
             }
             Ok(())

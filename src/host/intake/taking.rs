@@ -23,8 +23,10 @@ const LOOKS: usize = 5;
 enum Taken {
     /// It is gone, and what came of it is stored.
     Done,
-    /// Tried again after a while.
+    /// Tried again after a while; its agent may take it back.
     Later,
+    /// Tried again after a while. It stays claimed, so that its agent does not take askd for dead.
+    Waits,
 }
 
 /// A request of ours, or what is wrong with it; what a glance at it says; its bytes.
@@ -164,7 +166,7 @@ impl GroupScanner {
     fn taken(self: &Arc<Self>, name: &str, taken: Taken) -> Turn {
         match taken {
             Taken::Done => self.survey.lock().known.forget(name),
-            Taken::Later => self.hold(name),
+            Taken::Later | Taken::Waits => self.hold(name),
         }
         Turn::Taken
     }
@@ -186,11 +188,13 @@ impl GroupScanner {
 
     /// Hands a claimed request on and deletes it.
     pub(super) async fn take(self: &Arc<Self>, Claim { name, claimed, message, peek, bytes }: Claim) {
+        let mut waits_for = None;
         let taken = match message {
             Ok(Message::Ask(request)) => {
                 let request_id = request.request_id.clone();
                 let taken = self.submit(*request, bytes, &name).await;
                 self.wake_cancels(&request_id);
+                waits_for = (taken == Taken::Waits && name != claimed).then_some(request_id);
                 taken
             }
             // What another host's agents ask is not withdrawn here.
@@ -206,7 +210,15 @@ impl GroupScanner {
         };
         let finish = move |scanner: &Arc<Self>| {
             scanner.finish(&name, &claimed, taken);
-            scanner.taken(&name, taken);
+            let Some(request_id) = waits_for else {
+                scanner.taken(&name, taken);
+                return Ok(());
+            };
+            scanner.survey.lock().known.forget(&name);
+            scanner.taken(&claimed, taken);
+            if let Err(error) = delivery::seen(&scanner.folders, &scanner.group, &request_id) {
+                tracing::warn!(group = %scanner.group, %request_id, %error, "a request waits, and its agent cannot be told");
+            }
             Ok(())
         };
         if let Err(error) = self.on_disk(finish).await {
@@ -221,7 +233,7 @@ impl GroupScanner {
             if taken == Taken::Done {
                 // One that stays is read as a request again, and its outcome told once more.
                 tasks.remove_for_good(claimed).map(drop)
-            } else if name == claimed {
+            } else if taken == Taken::Waits || name == claimed {
                 Ok(())
             } else {
                 // Back to where it was; if the client has put another one there, it is taken as it is.
@@ -269,7 +281,8 @@ impl GroupScanner {
         let (request_id, op_code) = (request.request_id.clone(), request.op_code.clone());
         match self.broker.submit(&self.group, request).await {
             Submitted::New(_) | Submitted::Joined(_) | Submitted::Known(_) => Taken::Done,
-            Submitted::NotStored | Submitted::InDoubt | Submitted::NotYet => Taken::Later,
+            Submitted::NotStored | Submitted::InDoubt => Taken::Later,
+            Submitted::NotYet => Taken::Waits,
             Submitted::Rejected(rejection) => self.reject(Some(request_id), op_code, rejection, None).await,
             Submitted::OtherContent => {
                 let why = "this request_id already belongs to another request; nothing is answered".to_owned();

@@ -74,6 +74,8 @@ pub enum Relation {
     JoinsBlocked(Box<Waiter>),
     /// It asks the same after the decision, and is given the outcome that no call has taken.
     JoinsSettled(Box<Waiter>),
+    /// It asks the same, and waited while another call was given the outcome: it is given it, too.
+    Shares(Box<Waiter>),
     /// It will ask the same after the decision. The briefing and the responses of these waiters are taken back for it.
     Reclaims(Vec<RequestId>),
     /// The ask knows it already: the agent made it once more, in a file that was called so once askd had claimed it.

@@ -307,36 +307,6 @@ impl AskState {
         changed
     }
 
-    /// One more call is given the outcome that no call took.
-    pub(super) fn join_settled(&mut self, mut waiter: Waiter, cx: &mut Context) -> bool {
-        waiter = self.of_other_session(waiter);
-        let keeps = self.keeps_outcome(cx.now, self.session_of(&waiter));
-        if !keeps || !self.is_free() || self.waiter(&waiter.request_id).is_some() {
-            return false;
-        }
-        let (alone, session) = (self.is_told_to_none(), self.session_of(&waiter).map(str::to_owned));
-        let request_id = waiter.request_id.clone();
-        waiter.told = self.told_now();
-        waiter.response = Delivery::default();
-        if !self.seat(waiter, cx) {
-            return false;
-        }
-        cx.note(Fact::Joined(request_id.clone()));
-        // This call got the outcome, so calls of other sessions that were taken back do not wait for it any more.
-        for index in 0..self.waiters.len() {
-            let other = self.session_of(&self.waiters[index]) != session.as_deref();
-            self.waiters[index].replaced |= alone && other && self.waiters[index].response.is_taken_back();
-        }
-        // What another session has read stays read.
-        if !self.follow_up().briefing.is_taken() {
-            self.unbrief();
-        }
-        self.change(|follow_up| follow_up.overdue = false);
-        self.owe_response(request_id, cx);
-        self.tidy(cx);
-        true
-    }
-
     /// The same request was made again: its outcome is written again. If its process was thought gone, it waits again.
     pub(super) fn replay(&mut self, request_id: &RequestId, claim: Option<String>, cx: &mut Context) -> bool {
         let settled = self.outcome().is_some();
@@ -361,7 +331,7 @@ impl AskState {
     }
 
     /// What a call is told that asks now.
-    fn told_now(&self) -> Told {
+    pub(super) fn told_now(&self) -> Told {
         if self.answered_late_by().is_some() { Told::LateAnswer } else { Told::Outcome }
     }
 

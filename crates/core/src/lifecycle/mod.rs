@@ -198,6 +198,7 @@ impl Ask {
                 Relation::Joins(waiter) => ask.join(*waiter, cx),
                 Relation::JoinsBlocked(waiter) => ask.repeated(*waiter, cx),
                 Relation::JoinsSettled(waiter) => ask.join_settled(*waiter, cx),
+                Relation::Shares(waiter) => ask.share(*waiter, cx),
                 Relation::Reclaims(whose) => ask.reclaim(&whose, cx),
                 Relation::Replays(request_id, claim) => ask.replay(&request_id, claim, cx),
                 Relation::Supersedes => ask.supersede(),

@@ -217,6 +217,7 @@ fn after_event() -> impl Strategy<Value = Event> {
         3 => ((1..3_u32), tried()).prop_map(|(nth, what)| Event::FollowUp(FollowUpEvent::Tried { nth, what })),
         1 => proptest::collection::vec(whose(), 0..3).prop_map(|whose| Event::Requested(Relation::Reclaims(whose))),
         1 => (0..6_u8).prop_map(|n| Event::Requested(Relation::JoinsSettled(Box::new(waiter(n))))),
+        1 => (0..6_u8).prop_map(|n| Event::Requested(Relation::Shares(Box::new(waiter(n))))),
         1 => whose().prop_map(|request_id| Event::Requested(Relation::Replays(request_id, None))),
         1 => Just(Event::Requested(Relation::Supersedes)),
         1 => any::<bool>().prop_map(|done| Event::FollowUp(FollowUpEvent::Stopped(done))),

@@ -1,7 +1,7 @@
 //! Which runs of the agent know the outcome. Calls of several runs may wait for one ask, and askd tells each run separately:
 //! by a response of its own, or by a briefing. Briefings of one ask follow one another.
 
-use super::{AgentStart, Context, Delivery, DeliveryState, FollowUp, Outcome, Stage, Taker, Waiter};
+use super::{AgentStart, Context, Delivery, DeliveryState, Fact, FollowUp, Outcome, Stage, Taker, Waiter};
 use crate::{AskState, Time};
 
 impl AskState {
@@ -77,9 +77,13 @@ impl AskState {
         Some(self.said_at(*at) + self.rules.session.answer_retention)
     }
 
+    fn is_in_retention(&self, now: Time) -> bool {
+        self.outcome_until().is_some_and(|until| now < until)
+    }
+
     /// Whether the outcome is kept for some session.
     pub(super) fn is_kept(&self, now: Time) -> bool {
-        self.outcome_until().is_some_and(|until| now < until) && self.is_untaken()
+        self.is_in_retention(now) && self.is_untaken()
     }
 
     /// Whether a call of this session that asks the same is given the outcome: either nobody knows the outcome yet, or this
@@ -92,6 +96,50 @@ impl AskState {
             self.session_of(waiter) == session && waiter.waits() && its && !self.is_told(waiter)
         };
         self.is_kept(now) && (self.is_told_to_none() || self.waiters.iter().any(lacks))
+    }
+
+    /// One more call is given the outcome that no call took.
+    pub(super) fn join_settled(&mut self, mut waiter: Waiter, cx: &mut Context) -> bool {
+        waiter = self.of_other_session(waiter);
+        self.keeps_outcome(cx.now, self.session_of(&waiter)) && self.is_free() && self.give_to(waiter, cx)
+    }
+
+    /// Whether a call that waited for the outcome while another call was given it is given it, too.
+    pub fn shares_outcome(&self, now: Time) -> bool {
+        self.is_in_retention(now) && self.has_tellable_outcome() && self.is_free()
+    }
+
+    /// One more call is given the outcome that another one got while both waited for it.
+    pub(super) fn share(&mut self, waiter: Waiter, cx: &mut Context) -> bool {
+        let waiter = self.of_other_session(waiter);
+        self.shares_outcome(cx.now) && self.give_to(waiter, cx)
+    }
+
+    fn give_to(&mut self, mut waiter: Waiter, cx: &mut Context) -> bool {
+        if self.waiter(&waiter.request_id).is_some() {
+            return false;
+        }
+        let (alone, session) = (self.is_told_to_none(), self.session_of(&waiter).map(str::to_owned));
+        let request_id = waiter.request_id.clone();
+        waiter.told = self.told_now();
+        waiter.response = Delivery::default();
+        if !self.seat(waiter, cx) {
+            return false;
+        }
+        cx.note(Fact::Joined(request_id.clone()));
+        // This call got the outcome, so calls of other sessions that were taken back do not wait for it any more.
+        for index in 0..self.waiters.len() {
+            let other = self.session_of(&self.waiters[index]) != session.as_deref();
+            self.waiters[index].replaced |= alone && other && self.waiters[index].response.is_taken_back();
+        }
+        // What another session has read stays read.
+        if !self.follow_up().briefing.is_taken() {
+            self.unbrief();
+        }
+        self.change(|follow_up| follow_up.overdue = false);
+        self.owe_response(request_id, cx);
+        self.tidy(cx);
+        true
     }
 
     /// Whether such a call can take the outcome away from this waiter. Once any session knows the outcome, a call can take it

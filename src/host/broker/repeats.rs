@@ -1,0 +1,123 @@
+//! Calls that ask the same. Only one of them is taken in at a time. Those that repeat a question wait until it is clear who gets
+//! its outcome, and if another call is given it meanwhile, so are they: asked anew, the question would be put to people a second
+//! time, perhaps for a call that is long dead.
+
+use super::admission::waiter;
+use super::submit::Submitted;
+use super::{Broker, Failure};
+use crate::clock::Moment;
+use crate::host::keyed_lock::{KeyGuard, KeyedLock};
+use crate::ipc::wire::Request;
+use crate::sabotage::on;
+use askd_core::{Ask, AskId, Digest, Event, Group, MAX_WAITERS, Rejection, Relation, RequestId, Waiter};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// For how long a call counts as waiting that has not come again. Both ways to askd try again much sooner.
+const WAITS_FOR: Duration = Duration::from_secs(60);
+
+/// What such calls wait for. A start of the daemon forgets it.
+#[derive(Debug, Default)]
+pub(super) struct Repeats(Mutex<HashMap<(Group, RequestId), Repeat>>);
+
+#[derive(Debug, Clone)]
+struct Repeat {
+    of: AskId,
+    /// The last call that had joined the ask when this one came first.
+    last: Option<RequestId>,
+    until: Moment,
+}
+
+impl Repeats {
+    fn find(&self, group: &Group, request_id: &RequestId, now: Moment) -> Option<Repeat> {
+        let repeats = self.0.lock();
+        let waits = |repeat: &&Repeat| now < repeat.until && !on("askedanew");
+        repeats.get(&(group.clone(), request_id.clone())).filter(waits).cloned()
+    }
+}
+
+/// Calls that ask the same, by what they have in common. One call holds its request id before its key, so that no two wait
+/// for each other.
+#[derive(Debug, Default)]
+pub(super) struct Asking(KeyedLock<(Group, Common)>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Common {
+    Request(RequestId),
+    Key(Digest),
+}
+
+/// While it is held, no other call asks the same.
+type Alone = (KeyGuard, Option<KeyGuard>);
+
+impl Asking {
+    pub(super) async fn alone(&self, group: &Group, request: &Request) -> Alone {
+        let first = self.0.lock((group.clone(), Common::Request(request.request_id.clone()))).await;
+        let Some(key) = request.key else { return (first, None) };
+        (first, Some(self.0.lock((group.clone(), Common::Key(key))).await))
+    }
+
+    pub(super) fn try_alone(&self, group: &Group, request: &Request) -> Option<Alone> {
+        let first = self.0.try_lock((group.clone(), Common::Request(request.request_id.clone())))?;
+        let second = request.key.map(|key| self.0.try_lock((group.clone(), Common::Key(key))).ok_or(()));
+        Some((first, second.transpose().ok()?))
+    }
+}
+
+fn last_of(ask: &Ask) -> Option<RequestId> {
+    ask.waiters.last().map(|waiter| waiter.request_id.clone())
+}
+
+impl Broker {
+    /// Notes that a call waits for the outcome of this ask.
+    pub(super) fn note_repeat(&self, ask: &Ask, request: &Request) {
+        let now = self.clock().monotonic();
+        let mut repeats = self.0.repeats.0.lock();
+        // Only what came within the last minute is in it.
+        if repeats.len().is_power_of_two() {
+            repeats.retain(|_, repeat| now < repeat.until);
+        }
+        let key = (ask.group.clone(), request.request_id.clone());
+        let before = repeats.remove(&key).filter(|repeat| repeat.of == ask.id && now < repeat.until);
+        let last = before.map_or_else(|| last_of(ask), |repeat| repeat.last);
+        repeats.insert(key, Repeat { of: ask.id, last, until: now + WAITS_FOR });
+    }
+
+    /// Whether this call waits for an outcome.
+    pub(super) fn waits_for_outcome(&self, group: &Group, request_id: &RequestId) -> bool {
+        self.0.repeats.find(group, request_id, self.clock().monotonic()).is_some()
+    }
+
+    /// The outcome that this call waited for, if another call was given it meanwhile.
+    pub(super) async fn share(&self, group: &Group, request: &Request) -> Option<Submitted> {
+        let Repeat { of, last, .. } = self.0.repeats.find(group, &request.request_id, self.clock().monotonic())?;
+        let ask = match self.get(of).await {
+            Ok(ask) => ask?,
+            Err(error) => return Some(Self::unreadable(of, &error)),
+        };
+        let is_same = ask.key == request.key && ask.content.same_as(&request.content);
+        let shares = is_same && last_of(&ask) != last && ask.shares_outcome(self.clock().now());
+        if shares { self.give_outcome(&ask, request, |waiter| Relation::Shares(Box::new(waiter))).await } else { None }
+    }
+
+    /// Gives this call the outcome of a settled ask.
+    pub(super) async fn give_outcome(
+        &self,
+        ask: &Ask,
+        request: &Request,
+        relation: impl FnOnce(Waiter) -> Relation,
+    ) -> Option<Submitted> {
+        let settings = self.settings();
+        let waiter = match waiter(request, settings.group(&ask.group)?, self.clock().now()) {
+            Ok(waiter) => waiter,
+            Err(rejection) => return Some(Submitted::Rejected(rejection)),
+        };
+        match self.apply(ask.id, Event::Requested(relation(waiter))).await {
+            Ok(ask) if ask.waiter(&request.request_id).is_some() => Some(Submitted::Joined(ask.id)),
+            Ok(ask) if ask.is_full() => Some(Submitted::Rejected(Rejection::TooManyWait { limit: MAX_WAITERS })),
+            Ok(_) | Err(Failure::Unknown | Failure::Refused(..) | Failure::Broken) => Some(Submitted::NotYet),
+            Err(failure @ (Failure::NotStored | Failure::InDoubt)) => Some(Submitted::failed(&failure)),
+        }
+    }
+}

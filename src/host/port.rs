@@ -133,6 +133,10 @@ impl Channels {
         self.0.iter().find(|channel| channel.name() == name).map_or(&NotSetUp, AsRef::as_ref)
     }
 
+    pub(super) fn has(&self, name: ChannelName) -> bool {
+        self.0.iter().any(|channel| channel.name() == name)
+    }
+
     /// Each channel that is set up, and what keeps it from its platform.
     pub(super) fn standing(&self) -> impl Iterator<Item = (ChannelName, Option<Problem>)> {
         self.0.iter().map(|channel| (channel.name(), channel.problem()))
@@ -154,15 +158,19 @@ impl Channel for NotSetUp {
     }
 
     async fn post(&self, ask: &Ask, route: usize, _attempt: u8, _progress: Progress<'_>) -> Option<Posted> {
-        Some(Posted::Never { trouble: Trouble::NotConfigured, why: not_set_up(ask, route) })
+        Some(Posted::Never { trouble: Trouble::NotConfigured, why: not_set_up(channel_of(ask, route)) })
     }
 
     async fn update(&self, ask: &Ask, route: usize) -> Updated {
-        Updated::Never(not_set_up(ask, route))
+        Updated::Never(not_set_up(channel_of(ask, route)))
     }
 }
 
-fn not_set_up(ask: &Ask, route: usize) -> String {
-    let name = ask.route(route).map(|route| route.channel).unwrap_or_default();
-    format!("{name} is not set up")
+fn channel_of(ask: &Ask, route: usize) -> ChannelName {
+    ask.route(route).map(|route| route.channel).unwrap_or_default()
+}
+
+/// Why nothing of this channel can be shown or changed.
+pub(super) fn not_set_up(channel: ChannelName) -> String {
+    format!("{channel} is not set up")
 }

@@ -1,7 +1,7 @@
 //! How the daemon is, for `/readyz`, `GET /api/v1/status` and `askd status`: whether it can take asks and answers, and what
 //! an operator has to do. It only reads what the parts say of themselves. The shape of the report is `docs/api.md`.
 
-use super::broker::{Broker, Overview, StuckCard, Tally, Unreadable};
+use super::broker::{Broker, Overview, Stuck, StuckCard, Tally, Unreadable};
 use super::ctx::Ctx;
 use super::folders::Folders;
 use super::port::Channels;
@@ -335,13 +335,12 @@ impl ProblemView {
 
     fn of_card(card: &StuckCard) -> Self {
         let (title, code) = (card.channel.title(), &card.ask.short_id);
-        let line = match &card.why {
-            Some(why) => format!("A card in {title} still shows the closed question {code}: {why}"),
-            None => format!("A card in {title} still shows the closed question {code}"),
-        };
-        let fix = match &card.why {
-            Some(_) => "delete the message there",
-            None => "askd keeps trying; if the channel is connected, the log says why it fails",
+        let why = card.why().map_or_else(String::new, |why| format!(": {why}"));
+        let line = format!("A card in {title} still shows the closed question {code}{why}");
+        let fix = match &card.stuck {
+            Stuck::Trying => "askd keeps trying; if the channel is connected, the log says why it fails",
+            Stuck::NotSetUp => "put the channel back into the settings and restart askd, or delete the message there",
+            Stuck::Never(_) => "delete the message there",
         };
         Self { kind: "card", about: Some(card.channel.to_string()), line, fix: fix.to_owned(), since: Some(card.since) }
     }
@@ -369,7 +368,8 @@ impl Uncollected {
 
 impl CardView {
     fn of(card: StuckCard) -> Self {
-        let StuckCard { ask, channel, chat, since, why } = card;
+        let why = card.why();
+        let StuckCard { ask, channel, chat, since, .. } = card;
         let (id, short_id, group) = (ask.id.to_string(), ask.short_id.to_string(), ask.group.clone());
         Self { id, short_id, group, channel, chat, since, why }
     }

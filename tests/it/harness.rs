@@ -145,6 +145,11 @@ impl World {
         self
     }
 
+    /// The same from its next start on; returns what they were.
+    pub(crate) fn swap_config(&mut self, text: &str) -> String {
+        std::mem::replace(&mut self.config, text.to_owned())
+    }
+
     /// With these settings besides.
     pub(crate) fn more_config(mut self, text: &str) -> Self {
         self.config.push_str(text);

@@ -374,6 +374,30 @@ async fn a_closing_that_is_refused_is_tried_until_an_operator_has_mended_it_also
     }
 }
 
+/// Until then it stands open in Slack, which the operator is told.
+#[tokio::test]
+async fn a_card_whose_channel_was_taken_out_of_the_settings_is_closed_once_it_is_back() {
+    let mut world = in_slack(Mode::Http).start().await;
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    let card = world.card(CHANNEL).await;
+    world.slack.faults().next("chat.update", FaultKind::Status(503), 1_000);
+    world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");
+    world.response("r1").await;
+    assert_eq!(world.stop().await, Some(0));
+    world.slack.faults().clear();
+    let with_slack = world.swap_config("[groups.research]\nroutes = [{ channel = \"web\" }]\n");
+    world.start();
+    let problem = world.passes(SOON, "the open card to be named", || world.problems("card").pop()).await;
+    let line = problem["line"].as_str().unwrap();
+    assert!(line.ends_with(": slack is not set up") && line.contains("still shows the closed question"), "{line}");
+    assert!(problem["fix"].as_str().unwrap().starts_with("put the channel back"), "{problem}");
+    assert_eq!(world.stop().await, Some(0));
+    world.swap_config(&with_slack);
+    world.begin().await;
+    world.says(CHANNEL, &card.ts, "Answered: a").await;
+    world.all_closed(SOON).await;
+}
+
 #[tokio::test]
 async fn a_redirect_is_not_followed() {
     let canary = in_slack(Mode::Http).start().await;

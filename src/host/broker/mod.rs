@@ -42,7 +42,7 @@ pub use carried::Known;
 pub use index::Cursor;
 pub use listing::{Filter, Named, Page};
 pub(in crate::host) use lying::Outcomes;
-pub use overview::{Overview, StuckCard, Tally};
+pub use overview::{Overview, Stuck, StuckCard, Tally};
 pub use submit::Submitted;
 pub use unreadable::Unreadable;
 
@@ -144,7 +144,7 @@ struct Inner {
     words: Arc<()>,
     /// These asks were in doubt when they were accepted: their requests are still there, and will be read again.
     doubted: Mutex<HashSet<AskId>>,
-    /// The last cards that can never be closed.
+    /// The last cards that cannot be closed.
     given_up: Mutex<VecDeque<StuckCard>>,
     unreadable: Mutex<BTreeMap<AskId, Unreadable>>,
     changes: broadcast::Sender<AskId>,

@@ -4,6 +4,7 @@
 use super::Broker;
 use super::index::Tallies;
 use crate::host::metrics::{Cluster, Metrics};
+use crate::host::port::not_set_up;
 use askd_core::{Ask, AskId, Card, ChannelName, Group, Time};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 /// How many asks of a kind are named one by one.
 const MOST_NAMED: usize = 100;
-/// How many cards that can never be closed are remembered.
+/// How many cards that cannot be closed are remembered.
 const MOST_GIVEN_UP: usize = 100;
 /// How long they are named.
 const GIVEN_UP_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -52,11 +53,31 @@ pub struct StuckCard {
     pub chat: String,
     /// Since when.
     pub since: Time,
-    /// Why it never will be closed; `None`: askd goes on trying.
-    pub why: Option<String>,
+    /// What keeps askd from closing it.
+    pub stuck: Stuck,
+}
+
+/// What keeps askd from closing a card.
+#[derive(Debug, Clone)]
+pub enum Stuck {
+    /// Nothing for good: askd goes on trying.
+    Trying,
+    /// Its channel is not in the settings any more. The start that sets it up again closes the card.
+    NotSetUp,
+    /// It never can, for this reason.
+    Never(String),
 }
 
 impl StuckCard {
+    /// Why askd does not close it; `None`: it goes on trying.
+    pub fn why(&self) -> Option<String> {
+        match &self.stuck {
+            Stuck::Trying => None,
+            Stuck::NotSetUp => Some(not_set_up(self.channel)),
+            Stuck::Never(why) => Some(why.clone()),
+        }
+    }
+
     /// Whether it is the same card.
     fn is(&self, other: &Self) -> bool {
         self.ask.id == other.ask.id && self.channel == other.channel && self.chat == other.chat
@@ -117,11 +138,11 @@ impl Broker {
         Overview { groups, uncollected, stuck }
     }
 
-    /// Remembers a card that can never be closed, once.
-    pub(super) fn give_up(&self, ask: &Arc<Ask>, route: usize, why: String) {
+    /// Remembers a card that cannot be closed, once.
+    pub(super) fn give_up(&self, ask: &Arc<Ask>, route: usize, stuck: Stuck) {
         let Some(place) = ask.route(route).filter(|_| ask.is_over()) else { return };
         let (channel, chat, since) = (place.channel, place.chat.clone(), self.clock().now());
-        let card = StuckCard { ask: Arc::clone(ask), channel, chat, since, why: Some(why) };
+        let card = StuckCard { ask: Arc::clone(ask), channel, chat, since, stuck };
         let mut given_up = self.0.given_up.lock();
         if !given_up.iter().any(|known| known.is(&card)) {
             given_up.truncate(MOST_GIVEN_UP - 1);
@@ -137,6 +158,6 @@ fn still_open(ask: &Arc<Ask>, since: Time) -> impl Iterator<Item = StuckCard> {
         channel: widget.route.channel,
         chat: widget.route.chat.clone(),
         since,
-        why: None,
+        stuck: Stuck::Trying,
     })
 }

@@ -2,8 +2,9 @@
 //! answers that come while a platform is slow take little memory, however many they are. A card that waits for a person to
 //! write gives its turn back.
 
+use super::overview::Stuck;
 use super::{Broker, RETRY};
-use crate::host::port::Updated;
+use crate::host::port::{Updated, not_set_up};
 use askd_core::{Ask, AskId, ChannelName, Time, WidgetEvent, wording};
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
@@ -99,6 +100,9 @@ impl Broker {
         };
         // The next holder brings it up to date.
         let Some(_tenure) = self.tenure(&ask) else { return };
+        if !self.0.channels.has(channel) {
+            return self.leave_for_its_channel(&ask, card.route, channel);
+        }
         match self.0.channels.of(&ask, card.route).update(&ask, card.route).await {
             Updated::Done => self.updated(&ask, card.route),
             Updated::Never(why) => self.never_updated(&ask, card.route, why),
@@ -113,8 +117,18 @@ impl Broker {
 
     fn never_updated(&self, ask: &Arc<Ask>, route: usize, why: String) {
         tracing::error!(ask = %ask.id, group = %ask.group, route, why, "a card cannot be updated");
-        self.give_up(ask, route, why);
+        self.give_up(ask, route, Stuck::Never(why));
         self.updated(ask, route);
+    }
+
+    /// Only a start can set a channel up, and a start brings every card up to date that is not. A channel that has been away for as
+    /// long as questions are kept does not come back.
+    fn leave_for_its_channel(&self, ask: &Arc<Ask>, route: usize, channel: ChannelName) {
+        if ask.settled_at().is_some_and(|at| at + ask.rules.keep < self.clock().now()) {
+            return self.never_updated(ask, route, not_set_up(channel));
+        }
+        tracing::warn!(ask = %ask.id, group = %ask.group, route, "a card is not brought up to date: {}", not_set_up(channel));
+        self.give_up(ask, route, Stuck::NotSetUp);
     }
 
     /// The turn goes to others until the person has written, which may take weeks.

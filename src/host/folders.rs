@@ -347,6 +347,15 @@ impl Folders {
         Self::cannot_open(error, &self.root.join(group.folder()))
     }
 
+    /// A file in `tasks/` that its owner lets nobody else read: it may be a request.
+    pub(super) fn cannot_read(&self, group: &Group, name: &str, error: &io::Error) -> FolderTrouble {
+        let path = self.tasks_path(group).join(name).display().to_string();
+        let me = rustix::process::geteuid().as_raw();
+        let fix =
+            format!("chmod 0660 '{path}', and let the agent write files that others of its group can read (umask 007)");
+        FolderTrouble { folder: path, what: format!("askd (user id {me}) cannot read it: {error}"), fix }
+    }
+
     fn cannot_open(error: &io::Error, path: &Path) -> FolderTrouble {
         let me = rustix::process::geteuid().as_raw();
         let fix = match error.kind() {

@@ -143,6 +143,38 @@ fn an_askd_that_is_not_in_the_group_of_its_agents_is_told_with_its_fix() {
     within(SOON, "it to be told", || (ready(&world) == told).then_some(()));
 }
 
+/// An agent with another user id and a umask of 077: it would wait, and nobody would know of what.
+#[test]
+fn a_request_that_askd_may_not_read_is_named_until_its_fix_was_run() {
+    let world = World::empty().config("[groups.research]\nroutes = [{ channel = \"web\" }]\n");
+    let story = "a_request_that_askd_may_not_read_is_named_until_its_fix_was_run";
+    let Some(program) = as_another(world.dir.path(), story) else { return };
+    of_another(&world.data(), 12345, 0o751);
+    of_another(&world.data().join("ipc"), 12345, 0o751);
+    for name in ["", "tasks", "responses"] {
+        of_another(&world.data().join("ipc/research").join(name), 12345, 0o770);
+    }
+    let world = world.with_daemon(&program).started();
+    let agent = world.group("research");
+    agent.ask_framework("first");
+    std::fs::set_permissions(agent.tasks().join("first.json"), std::fs::Permissions::from_mode(0o644)).ok();
+    world.open_of("first");
+    // The file is never there with another mode.
+    let text = r#"{"type":"ask_user:ask","request_id":"r1","questions":[{"question":"Go?"}]}"#;
+    let (temporary, file) = (agent.tasks().join(".new"), agent.tasks().join("r1.json"));
+    std::fs::write(&temporary, text).unwrap();
+    std::fs::set_permissions(&temporary, std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::fs::rename(&temporary, &file).unwrap();
+    let problem = within(SOON, "the trouble", || world.problems("folder").pop());
+    let line = format!("{}: askd (user id 12345) cannot read it: Permission denied", file.display());
+    assert!(problem["line"].as_str().unwrap().contains(&line) && problem["about"] == "research", "{problem}");
+    let fix = problem["fix"].as_str().unwrap().split(", ").next().unwrap();
+    assert!(fix.starts_with("chmod 0660 "), "{problem}");
+    assert!(std::process::Command::new("sh").args(["-c", &fix.replace("0660", "0664")]).status().unwrap().success());
+    world.open_of("r1");
+    within(SOON, "it to be well", || (status(&world)["state"] == "ready").then_some(()));
+}
+
 #[test]
 fn a_response_that_cannot_be_written_is_told_after_ten_seconds_until_it_is() {
     let world = with_agents(&["research"]);

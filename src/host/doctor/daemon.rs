@@ -63,7 +63,7 @@ pub(super) async fn problems(found: &mut Findings, files: &[PathBuf]) {
             "channel" => found.has_fault_in(text("about")),
             // What it cannot write there is no matter of the disk.
             "daemon" => found.has_fault("state folder"),
-            "folder" => found.has_fault(&format!("group {}", text("about"))),
+            "folder" => found.has_found(text("line")),
             _ => false,
         };
         if !known {

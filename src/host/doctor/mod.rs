@@ -81,6 +81,11 @@ impl Findings {
         self.faults().any(|fault| fault == check)
     }
 
+    /// Whether this line of the daemon's report ends with what a check found.
+    fn has_found(&self, line: &str) -> bool {
+        self.0.iter().any(|finding| finding.verdict == Verdict::Fault && line.ends_with(&finding.what))
+    }
+
     /// Whether any check of this channel did.
     fn has_fault_in(&self, channel: &str) -> bool {
         self.faults().any(|fault| fault.split(' ').next() == Some(channel))

@@ -49,6 +49,8 @@ pub(super) struct Survey {
     trouble: Option<Trouble>,
     /// A file could not be read; the next look tries again.
     unread: bool,
+    /// The last such file that its owner lets nobody else read.
+    unreadable: Option<FolderTrouble>,
     /// When old signs of life were last removed.
     tidied: Moment,
     /// The log has said that askd does not serve this group.
@@ -98,7 +100,11 @@ impl GroupScanner {
             crate::sabotage::hang();
         }
         let mut survey = self.survey.lock();
+        let before = if wanted.folder { survey.unreadable.take() } else { survey.unreadable.clone() };
         let looked = self.look_into(&mut survey, wanted);
+        if survey.unreadable != before {
+            self.note(&survey);
+        }
         if wanted.folder {
             let now = self.ctx.clock().monotonic();
             let failed = |error: &io::Error| !is_said_elsewhere(error);
@@ -128,6 +134,13 @@ impl GroupScanner {
             }
         }
         Ok(())
+    }
+
+    /// Notes for the status report what keeps the agent from asking.
+    fn note(&self, survey: &Survey) {
+        let now = self.ctx.clock().now();
+        let trouble = survey.trouble.as_ref().map(|trouble| &trouble.what).or(survey.unreadable.as_ref());
+        self.folders.note_problem(&self.group, trouble.map(|what| what.since(now)));
     }
 
     /// Lists the next part of the folder.
@@ -227,6 +240,9 @@ impl GroupScanner {
                     tracing::warn!(group = %self.group, file = name, why = %error, "{what}");
                 }
                 survey.unread = true;
+                if error.kind() == io::ErrorKind::PermissionDenied {
+                    survey.unreadable = Some(self.folders.cannot_read(&self.group, name, &error));
+                }
                 return Ok(());
             }
             Err(error) => {
@@ -324,13 +340,12 @@ impl GroupScanner {
         if survey.trouble.as_ref().map(|known| &known.what) == trouble.as_ref() {
             return;
         }
-        let now = self.ctx.clock().now();
-        self.folders.note_problem(&self.group, trouble.as_ref().map(|what| what.since(now)));
         if let Some(what) = &trouble {
             tracing::error!(group = %self.group, "{what}");
         } else {
             tracing::info!(group = %self.group, "nothing is wrong with its folders any more");
         }
         survey.trouble = trouble.map(|what| Trouble { what, again: Backoff::new(PROBE.0, PROBE.1) });
+        self.note(survey);
     }
 }

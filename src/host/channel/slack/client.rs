@@ -153,7 +153,7 @@ impl Client {
             self.note(answer.as_ref().map(drop));
         }
         if let Err(CallError::RateLimited(wait)) = answer {
-            self.pace.limit(method, chat, wait);
+            self.pace.limit(method, chat, wait).await;
             tracing::warn!(method, chat, seconds = wait.as_secs(), "Slack asks us to wait");
         }
         answer

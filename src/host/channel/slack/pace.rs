@@ -140,12 +140,12 @@ impl Pace {
 
     /// A post has its answer. The next one goes out a pace later, so that Slack sees them a pace apart however long
     /// each took.
-    pub(super) fn posted(&self, name: &str) {
+    pub(super) async fn posted(&self, name: &str) {
         let chat = self.chat(name);
         let now = self.clock.monotonic();
         *chat.times.lock() = Times { next: now + self.every, busy: now };
         chat.idle.notify_one();
-        self.hold(limited(POST, name), self.every);
+        self.hold(limited(POST, name), self.every).await;
     }
 
     /// Keeps the turn and waits until its holder may post again; `false` if that is not before `until`.
@@ -194,14 +194,13 @@ impl Pace {
         })
     }
 
-    /// Has the other daemons wait, too.
-    fn hold(&self, what: MethodAndChat, time: Duration) {
+    /// Has the other daemons wait, too. They know it when this returns: a daemon that stops leaves no call of its own out.
+    async fn hold(&self, what: MethodAndChat, time: Duration) {
         let Some(rates) = self.rates.clone().filter(|_| !time.is_zero()) else { return };
-        let _done = tokio::task::spawn_blocking(move || {
-            if let Err(error) = rates.hold(&name(&what), time) {
-                tracing::debug!(%error, "cannot tell the other daemons to wait");
-            }
-        });
+        let held = tokio::task::spawn_blocking(move || rates.hold(&name(&what), time)).await;
+        if let Err(error) = held.map_err(io::Error::other).flatten() {
+            tracing::debug!(%error, "cannot tell the other daemons to wait");
+        }
     }
 
     fn limited_until(&self, method: &str, chat: &str) -> Option<Moment> {
@@ -210,7 +209,12 @@ impl Pace {
     }
 
     /// Slack wants no such call for this long.
-    pub(super) fn limit(&self, method: &str, chat: &str, wait: Duration) {
+    pub(super) async fn limit(&self, method: &str, chat: &str, wait: Duration) {
+        self.note_limit(method, chat, wait);
+        self.hold(limited(method, chat), wait).await;
+    }
+
+    fn note_limit(&self, method: &str, chat: &str, wait: Duration) {
         let now = self.clock.monotonic();
         let until = now + wait;
         let mut limits = self.limits.lock();
@@ -224,8 +228,6 @@ impl Pace {
             let limit = limits.entry(limited(method, chat)).or_insert(until);
             *limit = until.max(*limit);
         }
-        drop(limits);
-        self.hold(limited(method, chat), wait);
     }
 }
 
@@ -243,7 +245,7 @@ mod tests {
         assert!(pace.takes_turn("C3") && !pace.takes_turn("C3") && !pace.takes_turn("C1"));
         pace.posting("C1", Duration::from_secs(10));
         pace.clock.sleep(Duration::from_millis(400)).await;
-        pace.posted("C1");
+        pace.posted("C1").await;
         pace.turn("C1").await;
         assert!(
             (1400..1410).contains(&pace.clock.monotonic().since(start).as_millis()),
@@ -267,10 +269,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_limit_holds_for_its_method_and_chat() {
         let pace = Pace::new(Duration::ZERO, Clock::of_tokio(), None);
-        pace.limit(POST, "C1", Duration::from_secs(7));
+        pace.limit(POST, "C1", Duration::from_secs(7)).await;
         assert!(pace.call(POST, "C1").await.is_err());
         assert!(pace.call(POST, "C2").await.is_ok() && pace.call("chat.update", "C1").await.is_ok());
-        pace.limit("chat.update", "C1", Duration::from_secs(3));
+        pace.limit("chat.update", "C1", Duration::from_secs(3)).await;
         assert!(pace.call("chat.update", "C2").await.is_err(), "edits are limited as a whole");
         let start = pace.clock.monotonic();
         pace.turn("C1").await;
@@ -282,13 +284,13 @@ mod tests {
     async fn a_limit_that_two_chats_meet_at_once_holds_for_every_chat() {
         let pace = Pace::new(Duration::ZERO, Clock::of_tokio(), None);
         let is_free = async |chat: &str| pace.call(POST, chat).await.is_ok();
-        pace.limit(POST, "C1", Duration::from_secs(3));
-        pace.limit(POST, "C1", Duration::from_secs(7));
+        pace.limit(POST, "C1", Duration::from_secs(3)).await;
+        pace.limit(POST, "C1", Duration::from_secs(7)).await;
         assert!(is_free("C2").await, "one chat alone");
         pace.clock.sleep(Duration::from_secs(7)).await;
-        pace.limit(POST, "C2", Duration::from_secs(3));
+        pace.limit(POST, "C2", Duration::from_secs(3)).await;
         assert!(is_free("C1").await && is_free("C3").await, "the first limit is over");
-        pace.limit(POST, "C1", Duration::from_secs(9));
+        pace.limit(POST, "C1", Duration::from_secs(9)).await;
         pace.clock.sleep(Duration::from_secs(2)).await;
         assert!(!is_free("C2").await && !is_free("C3").await);
         assert!(pace.call("chat.postEphemeral", "C3").await.is_ok(), "of another method");
@@ -334,7 +336,7 @@ mod tests {
         other.turn("C1").await;
         assert_eq!(clock.monotonic().since(start).as_millis(), 1000);
         assert!(!one.takes_turn("C1"), "it has to ask");
-        one.limit("chat.update", "C1", Duration::from_secs(7));
+        one.limit("chat.update", "C1", Duration::from_secs(7)).await;
         while other.call("chat.update", "C2").await.is_ok() {
             clock.sleep(Duration::from_millis(1)).await;
         }

@@ -234,7 +234,7 @@ impl Slack {
     async fn post_message(&self, chat: &str, body: &Value) -> Result<Posting, CallError> {
         self.0.pace.posting(chat, CALL_TIMEOUT);
         let posted = self.0.client.post(POST, chat, body).await;
-        self.0.pace.posted(chat);
+        self.0.pace.posted(chat).await;
         posted
     }
 

@@ -95,3 +95,46 @@ async fn whoever_has_begun_and_is_not_the_chat_is_told_too() {
     world.shown(BOB, "Answered: hers; hers too by Ada\nYour answers were not used.").await;
     world.kept_the_pace();
 }
+
+/// Whoever was sent the question can answer it, whatever becomes of it on another phone.
+#[tokio::test]
+async fn a_question_that_one_person_cannot_be_sent_waits_for_who_has_it() {
+    let route = format!("{{ channel = \"whatsapp\", chat = \"{ADA}\", responders = [\"{ADA}\", \"{BOB}\"] }}");
+    let world = on_whatsapp(sim(), &route, "").await;
+    world.writes(ADA, "hello").await;
+    world.writes(BOB, "hello").await;
+    let ask = |id: &str| {
+        world.ask(
+            id,
+            json!({"questions": [{"question": format!("{id} first?")}, {"question": format!("{id} second?")}]}),
+        );
+    };
+    ask("r1");
+    let first = world.shown(ADA, "r1 first?").await;
+    world.quiet(1).await;
+    world.phone.person_says_at(BOB, "mine", first.reached(Stage::Sent).unwrap() / 1000 + 1);
+    world.shown(BOB, "r1 second?").await;
+    world.phone.reachable(ADA, false);
+    world.phone.person_says(ADA, "hers");
+    let failed = |times| world.log().matches("UI failed to render question").count() == times;
+    happens("her question to fail", || failed(1)).await;
+    world.quiet(1).await;
+    assert_eq!(world.response_now("r1"), None);
+    world.writes(BOB, "mine too").await;
+    assert_eq!(world.response("r1").await["result"]["answers"], json!({"r1 first?": "mine", "r1 second?": "mine too"}));
+    world.shown(BOB, "Answered: mine; mine too by Bob").await;
+
+    // Where nobody has it any more, the agent is told at once.
+    world.phone.reachable(ADA, true);
+    world.phone.reachable(BOB, false);
+    ask("r2");
+    let first = world.shown(ADA, "r2 first?").await;
+    world.quiet(1).await;
+    world.phone.person_says_at(BOB, "mine", first.reached(Stage::Sent).unwrap() / 1000 + 1);
+    happens("his question to fail", || failed(2)).await;
+    world.quiet(1).await;
+    assert_eq!(world.response_now("r2"), None, "she has the first one");
+    world.phone.reachable(ADA, false);
+    world.phone.person_says(ADA, "hers");
+    assert_eq!(world.response("r2").await["result"]["status"], "undeliverable");
+}

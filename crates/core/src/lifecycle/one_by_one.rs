@@ -2,7 +2,7 @@
 //! fate is told later, people who have to write first; and the next route when nobody answers.
 
 use super::settling::so_far_route;
-use super::{Context, Fact, MessageStatus, Posted, Source, WidgetEffect, WidgetState};
+use super::{Context, Fact, MessageStatus, Posted, Sending, Source, WidgetEffect, WidgetState};
 use crate::{AskState, Given, Person, Time, Trouble};
 
 impl AskState {
@@ -79,6 +79,17 @@ impl AskState {
         changed
     }
 
+    /// Whether people of a route have their next question, or wait for it, besides the one who was asked last.
+    pub(super) fn is_with_others(&self, route: usize) -> bool {
+        let widget = &self.widgets[route];
+        let holds = |sending: &Sending| {
+            let person = sending.to.as_ref().unwrap_or(&widget.route.chat);
+            let is_next = self.next_question(route, person) == Some(sending.question);
+            person != widget.asked() && is_next && sending.message.is_some() && !sending.failed
+        };
+        widget.route.reports_statuses() && widget.sendings.iter().any(holds) || !widget.one_by_one.waiting.is_empty()
+    }
+
     /// Word of a try that is not the last one: its messages are ours all the same.
     pub(super) fn posted_late(&mut self, route: usize, attempt: u8, posted: &Posted) -> bool {
         let Posted::Accepted(messages, _) = posted else { return false };
@@ -142,6 +153,10 @@ impl AskState {
             }
             MessageStatus::Failed { window, trouble } if attempt == widget.attempt && !settled => {
                 changed = self.undone(route, window, trouble, cx) || changed;
+            }
+            // The last one who could answer there cannot any more.
+            MessageStatus::Failed { .. } if changed && matches!(widget.state, WidgetState::Failed { .. }) => {
+                self.start_clock_or_end(cx);
             }
             MessageStatus::Known | MessageStatus::Taken | MessageStatus::Displayed | MessageStatus::Failed { .. } => {}
         }

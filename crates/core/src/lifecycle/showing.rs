@@ -288,11 +288,13 @@ impl AskState {
 
     /// No route is left to try. If something was accepted, its clock runs from then; if something
     /// may still come up, that is waited for; else the agent is told at once.
-    fn start_clock_or_end(&mut self, cx: &mut Context) {
+    pub(super) fn start_clock_or_end(&mut self, cx: &mut Context) {
         if self.stage != Stage::Posting {
-            let gone =
-                |widget: &Widget| matches!(widget.state, WidgetState::Failed { .. } | WidgetState::Closed { .. });
-            if self.outcome().is_none() && !self.viewed && self.widgets.iter().all(gone) {
+            let gone = |route: usize| {
+                let state = &self.widgets[route].state;
+                matches!(state, WidgetState::Failed { .. } | WidgetState::Closed { .. }) && !self.is_with_others(route)
+            };
+            if self.outcome().is_none() && !self.viewed && (0..self.widgets.len()).all(gone) {
                 self.settle(Outcome::Undelivered { cause: self.cause() }, cx);
             }
             return;

@@ -241,3 +241,23 @@ async fn on_whatsapp_only_the_code_of_a_block_allows_it_and_an_option_answers_it
     world.writes(ADA, &format!("allow {code}")).await;
     world.shown(ADA, "Allowed again by Ada").await;
 }
+
+/// It fits both, and the block came last.
+#[tokio::test]
+async fn on_whatsapp_a_bare_allow_beside_an_open_question_is_asked_back() {
+    let (world, _, code) = blocked_on_whatsapp().await;
+    world.ask("r3", json!({"questions": [{"question": "What shall I name it?"}]}));
+    let question = world.shown(ADA, "What shall I name it?").await;
+    world.until("proof", || world.open_of("r3")["render_confirmed"] == json!(true)).await;
+    // Later than in the second in which it was sent.
+    world.time_passes(Duration::from_secs(15)).await;
+    world.writes(ADA, "Allow").await;
+    let told = world.shown(ADA, "Do you want to allow this, or to answer the open question?").await;
+    assert!(told.text.contains(&format!("{code}: Deploy now?")), "{}", told.text);
+    assert!(is_blocked(&world) && world.response_now("r3").is_none());
+    world.taken(&world.phone.person_quotes(ADA, &question.id, "Allow")).await;
+    assert_eq!(world.response("r3").await["result"]["answers"], json!({"What shall I name it?": "Allow"}));
+    assert!(is_blocked(&world));
+    world.writes(ADA, "allow").await;
+    world.shown(ADA, "Allowed again by Ada").await;
+}

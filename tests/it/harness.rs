@@ -666,8 +666,10 @@ impl World {
     /// What the channel WhatsApp remembers.
     pub(crate) fn remembered(&self) -> String {
         let Some(database) = &self.database else {
-            let files = fs::read_dir(self.state().join("channels")).into_iter().flatten().flatten();
-            return files.map(|file| fs::read_to_string(file.path()).unwrap_or_default()).collect();
+            let folder = self.state().join("channels");
+            // What is being written counts once it has its name.
+            let files = names(&folder).into_iter().filter(|name| !name.starts_with('.'));
+            return files.map(|name| fs::read_to_string(folder.join(name)).unwrap_or_default()).collect();
         };
         let bytes = "select convert_from(bytes, 'UTF8') from askd.documents where name like 'channels/whatsapp%.json'";
         database.query(bytes).join("\n")

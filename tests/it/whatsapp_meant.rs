@@ -168,6 +168,30 @@ async fn an_old_code_does_not_take_the_answer_from_the_open_question() {
     }
 }
 
+/// Nor does the open question's own code, as long as nobody has been shown it.
+#[tokio::test]
+async fn words_that_begin_with_a_code_that_was_never_shown_are_the_answer_as_they_stand() {
+    let world = on_whatsapp(sim(), TO_ADA, "").await;
+    world.writes(ADA, "hello").await;
+    for (id, rest, quotes) in [("r1", " is broken", false), ("r2", "", false), ("r3", ":d9", true)] {
+        world.ask(id, json!({"questions": [{"question": format!("Which pin, {id}?"), "options": ["none", "all"]}]}));
+        let question = world.shown(ADA, &format!("Which pin, {id}?")).await;
+        let code = world.open_of(id)["short_id"].as_str().unwrap().to_owned();
+        assert!(!question.text.contains(&code), "{}", question.text);
+        world.quiet(1).await;
+        let said = format!("{code}{rest}");
+        // In a later second than that in which it was sent.
+        world.time_passes(Duration::from_secs(15)).await;
+        if quotes {
+            world.phone.person_quotes(ADA, &question.id, &said);
+        } else {
+            world.writes(ADA, &said).await;
+        }
+        let answers = world.response(id).await["result"]["answers"].clone();
+        assert_eq!(answers, json!({format!("Which pin, {id}?"): said}));
+    }
+}
+
 #[tokio::test]
 async fn what_is_written_in_a_group_or_forwarded_is_nobodys_answer() {
     let (world, question) = asked().await;

@@ -85,7 +85,17 @@ pub(super) fn check_route(route: &mut RouteSettings, at: &str, settings: &Settin
     match route.responders.get_or_insert_with(|| Responders::Only(vec![route.chat.clone()])) {
         Responders::Anyone => {}
         Responders::Only(ids) if *ids == [route.chat.clone()] => {}
-        Responders::Only(ids) => ids.iter_mut().for_each(|id| write(&format!("{at}.responders"), id)),
+        Responders::Only(ids) => {
+            let key = format!("{at}.responders");
+            ids.iter_mut().for_each(|id| write(&key, id));
+            // Which number a business-scoped id belongs to is known later.
+            let is_number = |id: &String| id.bytes().all(|byte| byte.is_ascii_digit());
+            if is_number(&route.chat) && ids.iter().all(is_number) && !ids.contains(&route.chat) {
+                let chat = &route.chat;
+                let why = format!("{chat} is asked, but may not answer: add \"{chat}\", or make one of these the chat");
+                mistakes.add(key, why);
+            }
+        }
     }
     if settings.whatsapp.is_none() && !mistakes.any_in("whatsapp") {
         let why = "a whatsapp route needs access_token, app_secret, verify_token and phone_number_id in [whatsapp] \

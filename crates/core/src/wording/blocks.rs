@@ -53,6 +53,18 @@ pub fn which_to_allow(blocked: &[(String, String)]) -> String {
     format!("Which one do you mean?\n{}\n\nReply \"allow {code}\", for example.", list.join("\n"))
 }
 
+/// To a person who wrote `allow` while something is blocked and a question is open that takes any words; each block with its code
+/// and a few words.
+pub fn allow_or_answer(blocked: &[(String, String)]) -> String {
+    let list: Vec<String> = blocked.iter().map(|(code, question)| format!("{code}: {question}")).collect();
+    let code = blocked.first().map_or("k7", |(code, _)| code.as_str());
+    format!(
+        "Do you want to allow this, or to answer the open question?\n{}\n\nReply \"allow {code}\" to allow it. Swipe the open question \
+         to answer it.",
+        list.join("\n")
+    )
+}
+
 /// What an agent is told that has asked too often. *Exact.*
 pub fn too_often(limit: u8, questions: &Questions) -> String {
     let named: Vec<String> = questions.iter().map(|question| format!("'{}'", question.text)).collect();

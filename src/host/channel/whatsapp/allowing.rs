@@ -7,7 +7,7 @@ use super::reader::{Asked, Reader};
 use super::resolve::Target;
 use super::text;
 use crate::host::channel::{NotStored, apply};
-use askd_core::{Event, Source, wording};
+use askd_core::{Ask, Event, Source, wording};
 
 /// What a text allows to be asked again.
 #[derive(Debug, PartialEq, Eq)]
@@ -54,11 +54,15 @@ impl Incoming<'_> {
         let mut blocked = self.find(blocks, |ask| ask.is_blocked()).await?;
         blocked.sort_by_key(|asked| (asked.ask.created_at, asked.ask.id));
         let quoted = blocked.iter().find(|asked| Some(asked.ask.id) == reader.subject());
-        let mut open = asked.iter().filter(|asked| asked.is_open() && reader.times(asked).since.is_some());
+        let is_open = |asked: &Asked| asked.is_open() && reader.times(asked).since.is_some();
+        let mut open = asked.iter().filter(|asked| is_open(asked));
         let is_code = |word: &str| blocked.iter().any(|asked| asked.ask.short_id.as_str() == word);
         let code = match &allows {
             // It names no block, so it may be the answer to an open question.
-            Allows::It if !has_quote && open.next().is_some() => return Ok(false),
+            Allows::It if !has_quote && open.any(|asked| reader.picks(asked)) => return Ok(false),
+            Allows::It if !has_quote && asked.iter().any(|asked| is_open(asked) && reader.would_answer(asked)) => {
+                return Ok(self.asks_what_to_allow(reader, &blocked));
+            }
             Allows::It => None,
             Allows::Coded(code) if is_code(code) && (quoted.is_some() || !open.any(|asked| reader.picks(asked))) => {
                 Some(code.as_str())
@@ -74,11 +78,8 @@ impl Incoming<'_> {
         match reader.target_block(code, &blocked) {
             Target::One(at) | Target::Confirm(at) => self.allow(&blocked[at]).await.map(|()| true),
             Target::Which(which) if !has_quote => {
-                let list = which.into_iter().filter_map(|at| {
-                    let ask = &blocked[at].ask;
-                    Some((ask.short_id.to_string(), text::in_short(ask.content.questions.first()?)))
-                });
-                self.tell(About::Nothing(()), wording::which_to_allow(&list.collect::<Vec<_>>()));
+                let text = wording::which_to_allow(&listed(which.into_iter().map(|at| &blocked[at])));
+                self.tell(About::Nothing(()), text);
                 Ok(true)
             }
             Target::Before(before) => {
@@ -87,6 +88,18 @@ impl Incoming<'_> {
             }
             Target::Which(_) | Target::Unnamed(_) | Target::Overtaken(_) | Target::Nothing => Ok(false),
         }
+    }
+
+    /// Asks whether the message is to end a block, or to answer what is open; `false` if it came before every block.
+    fn asks_what_to_allow(&self, reader: &Reader<'_>, blocked: &[Asked]) -> bool {
+        let meant = match reader.target_block(None, blocked) {
+            Target::One(at) | Target::Confirm(at) => vec![at],
+            Target::Which(which) => which,
+            Target::Before(_) | Target::Unnamed(_) | Target::Overtaken(_) | Target::Nothing => return false,
+        };
+        let text = wording::allow_or_answer(&listed(meant.into_iter().map(|at| &blocked[at])));
+        self.tell(About::Nothing(()), text);
+        true
     }
 
     async fn allow(&self, asked: &Asked) -> Result<(), NotStored> {
@@ -103,6 +116,12 @@ impl Incoming<'_> {
         }
         Ok(())
     }
+}
+
+/// Blocks with their codes and a few words each.
+fn listed<'a>(blocked: impl Iterator<Item = &'a Asked>) -> Vec<(String, String)> {
+    let named = |ask: &Ask| Some((ask.short_id.to_string(), text::in_short(ask.content.questions.first()?)));
+    blocked.filter_map(|asked| named(&asked.ask)).collect()
 }
 
 #[cfg(test)]

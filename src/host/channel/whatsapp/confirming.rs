@@ -63,7 +63,7 @@ impl Incoming<'_> {
         let quoted = reader.quoted_request().or_else(noted);
         let bare = quoted.is_none() && reader.names_nothing();
         let (code, rest) = words::split_first_word(reader.said);
-        let coded = |asked: &Asked| bare && words::is_one(rest) && asked.ask.short_id.as_str() == code;
+        let coded = |asked: &Asked| bare && words::is_one(rest) && asked.is_named_by(&code);
         let one = words::is_one(reader.said);
         // A yes may confirm the words, or answer the question.
         let yes_or_no = words::is_yes_or_no(reader.said) && !matches!(reader.target(asked), Target::Confirm(_));
@@ -95,7 +95,7 @@ impl Incoming<'_> {
         }
         // It confirms our own message, and that named the question.
         let heard = Heard { message: self.message.id.clone(), at: self.at, names: Names::Message };
-        match words::read(&waiting.said, asked.ask.short_id.as_str(), asked.question()) {
+        match words::read(&waiting.said, asked.code(), asked.question()) {
             Meaning::Given(given) => self.reply(asked, Reply::Told { index: asked.next(), given, heard }).await?,
             Meaning::Dismiss => self.reply(asked, Reply::ToldDismiss(heard)).await?,
             // Words of a question that an earlier version read otherwise.

@@ -270,26 +270,28 @@ impl Incoming<'_> {
         ended.retain(|id| asked.iter().all(|asked| asked.ask.id != *id));
         asked.extend(self.find(ended, |ask| !ask.is_blocked()).await?);
         let code = words::first_word(reader.said);
-        for asked in asked.iter_mut().filter(|asked| !asked.is_open() && asked.ask.short_id.as_str() == code) {
-            asked.code_seen = self.may_have_seen_code(&asked.ask).await?;
+        for asked in asked.iter_mut().filter(|asked| asked.is_open() || asked.ask.short_id.as_str() == code) {
+            // Who was not sent the question knows of it from elsewhere, perhaps by its code.
+            asked.code_seen = !asked.was_sent() || self.may_have_seen_code(&asked.ask).await?;
         }
         asked.sort_by_key(|asked| (!asked.is_open(), asked.ask.created_at, asked.ask.id));
         Ok(asked)
     }
 
-    /// Whether the sender may have seen the code of an ask that has ended. Codes are shown while several asks are open, and
-    /// with an ask that can be answered late.
-    async fn may_have_seen_code(&self, ended: &Ask) -> Result<bool, NotStored> {
+    /// Whether the sender may have seen the code of an ask. Codes are shown while several asks are open, and with an ask that can be
+    /// answered late.
+    async fn may_have_seen_code(&self, ask: &Ask) -> Result<bool, NotStored> {
         let mut others = self.broker.asked_of(&self.ids);
-        others.extend(self.broker.ended_since(&self.ids, ended.created_at));
-        others.retain(|id| *id != ended.id);
+        others.extend(self.broker.ended_since(&self.ids, ask.created_at));
+        others.retain(|id| *id != ask.id);
+        let Some(ended) = ask.settled_at() else { return Ok(!others.is_empty()) };
         for id in others {
-            let beside = |other: Arc<Ask>| Some(other.created_at) < ended.settled_at();
+            let beside = |other: Arc<Ask>| other.created_at < ended;
             if load(self.broker, id).await?.is_some_and(beside) {
                 return Ok(true);
             }
         }
-        Ok(matches!(ended.outcome(), Some(Outcome::TimedOut)))
+        Ok(matches!(ask.outcome(), Some(Outcome::TimedOut)))
     }
 
     /// Those of these asks that the sender may answer.

@@ -18,7 +18,7 @@ pub(super) struct Asked {
     pub(super) person: String,
     /// Since when, by our own clock, the person may have a message with their next question whose id we do not know yet.
     unnamed_since: Option<Time>,
-    /// The person may have seen its code.
+    /// The person may have seen its code. Words that begin with one that was never shown are the answer as they stand.
     pub(super) code_seen: bool,
     /// When the sending that is on its way began, by our own clock.
     under_way: Option<(u8, Time)>,
@@ -89,6 +89,17 @@ impl Asked {
         self.ask.outcome().is_none()
     }
 
+    /// Whether a message that begins with this word names it.
+    pub(super) fn is_named_by(&self, word: &str) -> bool {
+        self.ask.short_id.as_str() == word && (self.code_seen || !self.is_open())
+    }
+
+    /// Its code, if a message about its next question may begin with it.
+    pub(super) fn code(&self) -> Option<&str> {
+        let may_name = self.code_seen || !self.question().takes_text();
+        may_name.then(|| self.ask.short_id.as_str())
+    }
+
     /// The index of this person's next question.
     pub(super) fn next(&self) -> usize {
         self.ask.next_question(self.route, &self.person).unwrap_or(0)
@@ -97,6 +108,12 @@ impl Asked {
     /// How its next question reached the person, or is about to.
     fn sending(&self) -> Option<&Sending> {
         self.ask.sending(self.route, &self.person, self.next())
+    }
+
+    /// Whether a question of it was sent to this person, and not only to the chat of the route.
+    pub(super) fn was_sent(&self) -> bool {
+        let widget = &self.ask.widgets[self.route];
+        widget.sendings.iter().any(|sent| *sent.to.as_ref().unwrap_or(&widget.route.chat) == self.person)
     }
 
     /// To whom what is on its way goes of which nothing is known yet.
@@ -156,8 +173,8 @@ impl Reader<'_> {
     /// Whether a status may still say which of these the message can be about. A quote names a question, or is asked back.
     pub(super) fn may_learn(&self, asked: &[Asked], requests: &[Confirmation]) -> bool {
         let code = words::first_word(self.said);
-        let coded = asked.iter().any(|asked| asked.is_open() && asked.ask.short_id.as_str() == code);
-        let may_mean = |asked: &&Asked| !coded || asked.ask.short_id.as_str() == code;
+        let coded = asked.iter().any(|asked| asked.is_open() && asked.is_named_by(&code));
+        let may_mean = |asked: &&Asked| !coded || asked.is_named_by(&code);
         self.names_nothing()
             && (asked.iter().filter(may_mean).any(|asked| self.doubts(asked))
                 || requests.iter().any(|request| self.doubts_request(request)))
@@ -165,7 +182,7 @@ impl Reader<'_> {
 
     /// What words mean for the next question of that ask.
     pub(super) fn meaning(&self, asked: &Asked) -> words::Meaning {
-        words::read(self.said, asked.ask.short_id.as_str(), asked.question())
+        words::read(self.said, asked.code(), asked.question())
     }
 
     /// Whether the words would answer the next question of that ask, or dismiss it.
@@ -233,7 +250,7 @@ impl Reader<'_> {
         let unnamed = || self.quotes_unnamed() && resolve::came_after(self.at, self.unnamed_since(asked));
         let names = if self.quotes(asked) || unnamed() {
             Names::Message
-        } else if words::first_word(self.said) == asked.ask.short_id.as_str() {
+        } else if asked.is_named_by(&words::first_word(self.said)) {
             Names::Code
         } else {
             Names::Nothing

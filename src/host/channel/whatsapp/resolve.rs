@@ -180,7 +180,9 @@ fn coded(message: &Message<'_>, code: &str, candidates: &[Candidate<'_>]) -> Tar
         State::Late { at } => (1, Some(at)),
         State::Ended { at, .. } => (0, Some(at)),
     };
-    let of = candidates.iter().enumerate().filter(|(_, candidate)| candidate.code == code);
+    // The answer to an open question may begin with what looks like its code.
+    let names = |candidate: &Candidate<'_>| candidate.state != State::Open || candidate.code_seen;
+    let of = candidates.iter().enumerate().filter(|(_, candidate)| candidate.code == code && names(candidate));
     let Some((at, found)) = of.max_by_key(|(_, candidate)| rank(candidate)) else { return Target::Nothing };
     // The answer to an open question may begin with what looks like an old code.
     let open = eligible(message, candidates);
@@ -278,11 +280,11 @@ mod tests {
     fn sent<'a>(code: &'a str, messages: &[&'a str], seconds: i64) -> Candidate<'a> {
         let (sent, called) = (Some(at(seconds)), Some(at(seconds) - Duration::from_millis(300)));
         let times = Times { called, since: sent, sent, delivered: Some(at(seconds + 1)) };
-        Candidate { code, messages: messages.to_vec(), begun: true, times, ..Candidate::default() }
+        Candidate { code, messages: messages.to_vec(), begun: true, code_seen: true, times, ..Candidate::default() }
     }
 
     fn ended<'a>(code: &'a str, messages: &[&'a str], seconds: i64, end: i64, theirs: bool) -> Candidate<'a> {
-        Candidate { state: State::Ended { at: at(end), theirs }, ..sent(code, messages, seconds) }
+        Candidate { state: State::Ended { at: at(end), theirs }, code_seen: false, ..sent(code, messages, seconds) }
     }
 
     fn words(seconds: i64) -> Message<'static> {
@@ -460,6 +462,12 @@ mod tests {
             ),
             ("the phone was off for 30 s", words(35), vec![slow(Some(30))], One(0)),
             ("for longer", words(35), vec![slow(Some(31))], Confirm(0)),
+            (
+                "its own code, which was never shown",
+                coded_at("k7", 20),
+                vec![Candidate { code_seen: false, ..a() }, Candidate { code_seen: false, ..sent("m3", &[], 1) }],
+                Which(vec![0, 1]),
+            ),
             ("for longer, with a code", coded_at("k7", 35), vec![slow(Some(31))], Confirm(0)),
             ("for longer, quoting", quoting("a1", 35), vec![slow(Some(31))], One(0)),
             ("for longer, 10 s after", words(41), vec![slow(Some(31))], Confirm(0)),

@@ -19,11 +19,11 @@ pub(super) enum Meaning {
     Show,
 }
 
-/// What a text means for that question of an ask with this code.
-pub(super) fn read(text: &str, code: &str, question: &Question) -> Meaning {
+/// What a text means for that question of an ask that may be named by this code.
+pub(super) fn read(text: &str, code: Option<&str>, question: &Question) -> Meaning {
     let (first, rest) = split_first_word(text);
     // An option may begin with what looks like the code.
-    if first != code || question.choice(text.trim()).is_some() {
+    if Some(&*first) != code || question.choice(text.trim()).is_some() {
         understand(text, question)
     } else if rest.is_empty() {
         Meaning::Show
@@ -145,6 +145,9 @@ fn by_words(text: &str, plain: &str, question: &Question) -> Meaning {
 const YES: &[&str] = &["yes", "yeah", "yep", "yup", "sure", "ok", "okay", "of course", "go", "go ahead", "do it", "👍"];
 const NO: &[&str] = &["no", "nope", "nah", "no way", "never", "don't", "do not", "stop", "👎"];
 
+/// Words that an option begins with which refuses.
+const REFUSALS: &[&str] = &["abort", "cancel", "decline", "deny", "hold", "keep", "not", "refuse", "reject", "wait"];
+
 /// The one option that a word may stand for: another yes or no, or its label with a slip of the finger.
 fn near(word: &str, question: &Question) -> Option<usize> {
     let labels: Vec<String> = question.choices.iter().map(|choice| choice.label.trim().to_lowercase()).collect();
@@ -152,7 +155,8 @@ fn near(word: &str, question: &Question) -> Option<usize> {
     for (at, words) in [YES, NO].into_iter().enumerate() {
         if words.contains(&word) {
             let same = labels.iter().position(|label| words.contains(&label.as_str()));
-            return same.or((question.kind == Kind::Confirm).then_some(at));
+            let confirms = question.kind == Kind::Confirm && !is_turned_round(&labels);
+            return same.or(confirms.then_some(at));
         }
     }
     let slips = |label: &str| if label.chars().count() > 5 { 2 } else { 1 };
@@ -161,6 +165,16 @@ fn near(word: &str, question: &Question) -> Option<usize> {
     };
     let mut close = labels.iter().enumerate().filter(is_close).map(|(at, _)| at);
     close.next().filter(|_| close.next().is_none())
+}
+
+/// Whether the agent has put its no before its yes, as far as their first words tell.
+fn is_turned_round(labels: &[String]) -> bool {
+    let begins = |at: usize, words: &[&[&str]]| {
+        let first =
+            labels.get(at).and_then(|label| label.split(|c: char| c.is_whitespace() || ",.:;!".contains(c)).next());
+        first.is_some_and(|first| words.iter().any(|words| words.contains(&first)))
+    };
+    begins(0, &[NO, REFUSALS]) || begins(1, &[YES])
 }
 
 /// Whether a text is no more than a yes or a no.
@@ -282,7 +296,7 @@ mod tests {
     }
 
     fn one(question: &Question, text: &str) -> Meaning {
-        read(text, "k7", question)
+        read(text, Some("k7"), question)
     }
 
     fn text(text: &str) -> Meaning {
@@ -430,6 +444,17 @@ mod tests {
         ] {
             assert_eq!(near(&confirm, word), proposed, "{word}");
         }
+        let renamed = |labels: &[&str]| question("confirm", labels, None, true);
+        assert_eq!(near(&renamed(&["Deploy now", "Not yet"]), "yes"), Some(0));
+        for labels in [["No, keep it", "Yes, wipe it"], ["Abort", "Proceed"], ["Later", "Yes: wipe it"]] {
+            for word in ["yes", "no", "ok"] {
+                assert_eq!(
+                    near(&renamed(&labels), word),
+                    None,
+                    "{word}: one keystroke from the opposite of {labels:?}"
+                );
+            }
+        }
         let closed = question("select", &["Staging", "Production"], Some(false), true);
         assert_eq!((near(&closed, "prodution"), near(&closed, "stagign")), (Some(1), Some(0)));
         assert_eq!((near(&closed, "sure"), near(&closed, "neither")), (None, None), "no option is a yes");
@@ -465,7 +490,7 @@ mod tests {
             let kinds = [("text", &[][..]), ("select", &["1", "b"][..]), ("multi-select", &["a", "2", "c"][..]), ("confirm", &[][..])];
             let (kind, labels) = kinds[kind];
             let question = question(kind, labels, None, text.len() % 2 == 0);
-            if let Meaning::Given(given) = read(&text, "k7", &question) {
+            if let Meaning::Given(given) = read(&text, Some("k7"), &question) {
                 prop_assert!(given.picks.iter().all(|pick| *pick < question.choices.len()));
                 prop_assert!(given.text.is_none() || question.takes_text(), "confirm takes no text");
                 prop_assert!(question.required || !given.picks.is_empty() || given.text.is_some() || given == Given::default());

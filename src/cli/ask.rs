@@ -129,6 +129,12 @@ impl AskCommand {
     }
 
     fn choices(&self) -> Result<Vec<DraftChoice>, Exit> {
+        if let Some(label) = self.primary.as_ref().filter(|_| self.primary == self.danger) {
+            return Err(Exit::new(
+                USAGE,
+                format!("--primary and --danger both name {label:?}; a button has one style"),
+            ));
+        }
         let mut styles = vec![(&self.primary, Style::Primary), (&self.danger, Style::Danger)];
         let mut options = Vec::with_capacity(self.options.len());
         for option in &self.options {

@@ -69,10 +69,12 @@ impl ForgetCommand {
         if may_be_mistyped && forgotten.is_nothing() {
             return Err(Exit::new(FAILED, "no question has this code or id; `askd list --settled` shows codes"));
         }
-        say(&told(&forgotten))?;
         let left = &forgotten.records.unfinished;
         if left.is_empty() {
-            return Ok(());
+            return Ok(say(&told(&forgotten))?);
+        }
+        if !forgotten.is_nothing() {
+            say(&told(&forgotten))?;
         }
         let ids = left.iter().map(AskId::to_string).collect::<Vec<_>>().join("\n  ");
         let why = "still there, because they are open, or their cards and answers are on their way. Start askd, close them \

@@ -41,7 +41,7 @@ pub(super) struct New {
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
     /// How long it is good, for example 90d [default: until it is revoked].
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = expiry)]
     expires: Option<Duration>,
     #[command(flatten)]
     at: Where,
@@ -66,6 +66,12 @@ pub(super) struct Revoke {
     id: String,
     #[command(flatten)]
     at: Where,
+}
+
+/// A token that has expired already is a mistake.
+fn expiry(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text).map_err(|_| format!("{text:?} is not a duration like 90d"))?;
+    if duration < Duration::from_secs(1) { Err(format!("{text:?} is too short; at least 1s")) } else { Ok(duration) }
 }
 
 impl TokenCommand {

@@ -8,6 +8,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use serde_json::Value;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ pub enum ClientError {
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// The token cannot be read.
-    #[error("cannot read the inbox token in {file}: {source}. {}", to_read_it(source))]
+    #[error("cannot read the inbox token in {file}: {source}. {}", to_read_it(file, source))]
     NoToken {
         /// Where it should be.
         file: PathBuf,
@@ -171,9 +172,14 @@ fn kept_token(own: PathBuf) -> Result<SecretString, ClientError> {
     }
 }
 
-fn to_read_it(error: &std::io::Error) -> String {
+fn to_read_it(file: &Path, error: &std::io::Error) -> String {
     match error.kind() {
-        ErrorKind::PermissionDenied => "Only askd's own user can: sudo -u askd askd list, or set ASKD_TOKEN".to_owned(),
+        ErrorKind::PermissionDenied => {
+            // Whose the folders are can be seen from further out than what is in them.
+            let owner = file.ancestors().skip(1).find_map(|folder| Some(std::fs::metadata(folder).ok()?.uid()));
+            let user = owner.map_or_else(|| "askd".to_owned(), |uid| format!("'#{uid}'"));
+            format!("Only askd's own user can: put sudo -u {user} before the command, or set ASKD_TOKEN")
+        }
         ErrorKind::NotFound => format!(
             "There is none in {SYSTEM_STATE} either. Has `askd serve` run here? Or give --token, or the same --config"
         ),

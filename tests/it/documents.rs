@@ -1,6 +1,7 @@
 //! The documents say what the program does: their examples are run, their JSON is read.
 
 use crate::harness::{SOON, World, askd, names, within};
+use crate::remote::Remote;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -56,6 +57,39 @@ fn the_python_client_of_the_protocol_works() {
     let client = examples.iter().find(|block| block.contains("ask_user:ask")).unwrap();
     let world = World::new();
     assert_eq!(drop_in(&world, "python3", "-c", client), "Vue\n");
+}
+
+#[test]
+fn the_curl_client_of_remote_agents_works_and_ends_on_an_error() {
+    if Command::new("jq").arg("--version").output().is_err() {
+        eprintln!("SKIPPED the_curl_client_of_remote_agents_works_and_ends_on_an_error: needs jq");
+        return;
+    }
+    let examples = blocks(&document("docs/remote.md"), "sh");
+    let client = examples.iter().find(|block| block.contains("/agent/v1/asks")).unwrap();
+    let remote = Remote::new();
+    let agent = remote.agent("g");
+    let folder = tempfile::tempdir().unwrap();
+    let run = |token: &str| {
+        fs::write(folder.path().join("token"), token).unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", client]).current_dir(folder.path()).env("ASKD_URL", format!("http://{}", agent.at));
+        command.env("ASKD_TOKEN_FILE", folder.path().join("token")).env_remove("ASKD_TOKEN");
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let client = run(&agent.token);
+    remote.world.one_open();
+    remote.answer_any("Yes");
+    let done = client.wait_with_output().unwrap();
+    assert!(done.status.success() && done.stdout.starts_with(b"Yes\n"), "{done:?}");
+    // Refused while it waits, and from the beginning.
+    let waits = run(&agent.token);
+    remote.world.one_open();
+    assert_eq!(agent.revoked(&remote.world), 204);
+    for refused in [waits, run("askd_none_of_ours")] {
+        let done = refused.wait_with_output().unwrap();
+        assert!(!done.status.success() && !done.stderr.is_empty(), "{done:?}");
+    }
 }
 
 #[test]

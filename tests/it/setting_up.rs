@@ -132,7 +132,10 @@ fn the_mistakes_of_a_first_hour_are_told_with_what_to_do() {
         let mut other = Command::new(binary);
         other.arg("list").uid(12345).gid(12345).env_clear().env("ASKD__DATA_DIR", world.data()).current_dir("/");
         let told = err(&other.output().unwrap());
-        assert!(told.contains("Only askd's own user can: sudo -u askd askd list, or set ASKD_TOKEN"), "{told}");
+        assert!(
+            told.contains("Only askd's own user can: put sudo -u '#0' before the command, or set ASKD_TOKEN"),
+            "{told}"
+        );
     }
     let list = world.run(&["list", "--url", &address]);
     assert!(out(&list).contains("Deploy now?"), "http:// may be left out: {}", err(&list));
@@ -667,6 +670,30 @@ fn init_prints_what_is_there_where_the_agent_runs() {
     assert!(host.contains(command) && host.contains("\"/srv/askd/ipc/g\""), "{host}");
     let guide = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/docker.md")).unwrap();
     assert!(guide.contains("--in slack --on-host /srv/askd\n"), "the guide says so");
+}
+
+/// Nothing is written that the daemon would not go by, and nothing that nobody has said.
+#[test]
+fn init_writes_the_data_folder_that_is_in_force_and_no_settings_without_an_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let init = |args: &[&str], data: &str| {
+        let mut command = askd();
+        command.args(["init", "--no-question", "--config", "askd.toml"]).args(args).current_dir(dir.path());
+        command.env("HOME", dir.path()).env("ASKD__DATA_DIR", dir.path().join(data)).stdin(Stdio::null());
+        command.output().unwrap()
+    };
+    let file = dir.path().join("askd.toml");
+    let refused = init(&[], "data");
+    let told =
+        "askd: there is no terminal to ask on; answer with flags, for example: askd init --group research --in inbox\n";
+    assert_eq!((err(&refused).as_str(), refused.status.code()), (told, Some(2)));
+    let refused = init(&["--group", "g", "--data-dir", "other"], "data");
+    assert!(err(&refused).starts_with("askd: --data-dir: ASKD__DATA_DIR is set to "), "{}", err(&refused));
+    assert!(!file.exists());
+    let done = init(&["--group", "g"], "data");
+    assert!(done.status.success(), "{}", err(&done));
+    let written = std::fs::read_to_string(&file).unwrap();
+    assert!(written.contains(&format!("data_dir = {:?}\n", dir.path().join("data"))), "{written}");
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub use question::{
     Choice, Draft, Kind, MAX_CHOICES, MAX_CONTEXT, MAX_DESCRIPTION, MAX_HEADER, MAX_LABEL, MAX_PLACEHOLDER,
     MAX_QUESTION_ID, MAX_QUESTIONS, MAX_TEXT, MAX_TITLE, MAX_TOKEN, Question, Questions, Style, without_nul,
 };
-pub use rejection::Rejection;
+pub use rejection::{Limited, Rejection};
 pub use reply::{Answers, Given, Heard, Names, Refusal, Reply, Source};
 pub use shown::{printable, quoted, shown, turns, without_controls};
 pub use time::Time;

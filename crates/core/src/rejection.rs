@@ -71,11 +71,9 @@ pub enum Rejection {
     RateLimited {
         /// The group's folder name.
         group: String,
-        /// `open`, or `asked within an hour`.
-        what: &'static str,
-        /// The setting that says so.
-        setting: &'static str,
-        /// Its value.
+        /// What is counted.
+        kind: Limited,
+        /// How many there may be.
         limit: u32,
     },
     /// Too many calls wait for the same question.
@@ -85,6 +83,15 @@ pub enum Rejection {
     },
     /// askd had accepted the question and then failed at it.
     SetAside,
+}
+
+/// What is limited for each group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limited {
+    /// The questions that are open.
+    Open,
+    /// Those that were asked within the last hour.
+    Hourly,
 }
 
 impl fmt::Display for Rejection {

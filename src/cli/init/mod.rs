@@ -79,6 +79,11 @@ impl Init {
             usual: Some("default"),
             ..Field::default()
         };
+        if !form.terminal && plan.is_new() && self.group.is_none() && self.place.is_none() {
+            let why =
+                "there is no terminal to ask on; answer with flags, for example: askd init --group research --in inbox";
+            return Err(Exit::new(USAGE, why));
+        }
         let group: Group = form.ask(name, self.group.as_deref(), |text| {
             Group::of_folder(text).map_err(|rule| format!("a group's name is {rule}"))
         })?;
@@ -143,7 +148,18 @@ impl Init {
     }
 
     fn data_dir(&self, form: &Form) -> Result<String, Exit> {
-        let usual = default_data_dir(|name| std::env::var(name).ok()).ok().map(|dir| dir.display().to_string());
+        // What the environment says holds over the file that is written.
+        let said = std::env::var("ASKD__DATA_DIR").ok().filter(|dir| !dir.is_empty());
+        if let (Some(said), Some(given)) = (&said, &self.data_dir)
+            && said != given
+        {
+            let why = format!(
+                "--data-dir: ASKD__DATA_DIR is set to {said:?}, and holds over settings: unset it, or leave the flag out"
+            );
+            return Err(Exit::new(USAGE, why));
+        }
+        let usual = || default_data_dir(|name| std::env::var(name).ok()).ok().map(|dir| dir.display().to_string());
+        let usual = said.or_else(usual);
         let field = Field {
             flag: "--data-dir",
             question: "Where should askd keep its data?",

@@ -4,7 +4,7 @@ use super::Broker;
 use super::attempts::rules_of;
 use crate::host::settings::GroupSettings;
 use crate::ipc::wire::Request;
-use askd_core::{Delivery, Group, Rejection, Route, Rules, Time, TimeoutPolicy, Told, Waiter};
+use askd_core::{Delivery, Group, Limited, Rejection, Route, Rules, Time, TimeoutPolicy, Told, Waiter};
 
 impl Broker {
     /// Whether the group may ask this now, and by which rules.
@@ -16,14 +16,12 @@ impl Broker {
         let waiter = waiter(request, settings, now)?;
         self.0.channels.fit(&settings.routes, group, &request.content)?;
         let (open, asked) = self.index().load(group, now);
-        let limited = |what, setting, limit| {
-            Err(Rejection::RateLimited { group: group.folder().to_owned(), what, setting, limit })
-        };
+        let limited = |kind, limit| Err(Rejection::RateLimited { group: group.folder().to_owned(), kind, limit });
         if open >= settings.max_open {
-            return limited("open", "max_open_per_group", settings.max_open);
+            return limited(Limited::Open, settings.max_open);
         }
         if asked >= settings.max_per_hour {
-            return limited("asked within an hour", "max_per_hour_per_group", settings.max_per_hour);
+            return limited(Limited::Hourly, settings.max_per_hour);
         }
         let rules = Rules {
             timeout: request.timeout.unwrap_or(settings.timeout),

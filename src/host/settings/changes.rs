@@ -97,7 +97,7 @@ mod tests {
             |token: &str, secret: &str| format!("[slack]\nbot_token = \"xoxb-{token}\"\nsigning_secret = {secret}\n");
         let before = of(&format!("{}[groups.a]\n[groups.b]\n[groups.c]\ntimeout = \"5m\"\n", slack("old", "\"s\"")));
         let after = of(&format!(
-            "{}[log]\nformat = \"json\"\n[web]\ntoken = \"new\"\n[groups.a]\n[groups.c]\ntimeout = \"6m\"\n[groups.d]\n",
+            "{}[log]\nformat = \"json\"\n[web]\ntoken = \"new-0123456789abcdef\"\n[groups.a]\n[groups.c]\ntimeout = \"6m\"\n[groups.d]\n",
             slack("new", "[\"t\", \"s\"]")
         ));
         let changes = before.changes(&after);

@@ -73,6 +73,7 @@ fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>, D::Error> 
 
 /// The shortest token that cannot be guessed.
 const SHORTEST_TOKEN: usize = 16;
+const TOO_SHORT: &str = "is too short; make one with `openssl rand -hex 32`";
 const LONGEST_NAME: usize = 64;
 
 impl WebSettings {
@@ -82,7 +83,12 @@ impl WebSettings {
             mistakes.add("web.proxy_header", why);
         }
         let (mut names, mut tokens) = (BTreeSet::new(), BTreeSet::new());
-        tokens.extend(self.token.as_ref().map(ExposeSecret::expose_secret));
+        if let Some(token) = self.token.as_ref().map(ExposeSecret::expose_secret) {
+            tokens.insert(token);
+            if token.len() < SHORTEST_TOKEN {
+                mistakes.add("web.token", TOO_SHORT);
+            }
+        }
         for (place, person) in self.people.iter().enumerate() {
             let mut wrong = |key: &str, why: &str| mistakes.add(format!("web.people[{place}].{key}"), why);
             let PersonSettings { name, token, groups } = person;
@@ -96,10 +102,7 @@ impl WebSettings {
                 None if self.proxy_header.is_none() => {
                     wrong("token", "is missing; write token_file = \"/path/to/a/token\", or set web.proxy_header");
                 }
-                Some(token) if token.len() < SHORTEST_TOKEN => {
-                    let why = "is too short; make one with `openssl rand -hex 32`";
-                    wrong("token", why);
-                }
+                Some(token) if token.len() < SHORTEST_TOKEN => wrong("token", TOO_SHORT),
                 Some(token) if !tokens.insert(token) => wrong("token", "is the token of somebody else"),
                 _ => {}
             }

@@ -221,6 +221,8 @@ fn every_mistake_is_one_sentence_that_says_what_to_do() {
         ("[slack]\nbot_token = \"xoxb-a\"".into(), "slack.signing_secret: missing: without it (Basic Information of the app) no click can be verified; or set slack.app_token for Socket Mode (settings, line 1)".into()),
         ("[slack]\nbot_token = \"xapp-a\"\nsigning_secret = \"s\"".into(), "slack.bot_token: not a Bot User OAuth Token, which begins with xoxb-; this one belongs in slack.app_token (see docs/slack.md) (settings, line 2)".into()),
         ("[slack]\nbot_token_file = \"/does/not/exist\"".into(), "slack.bot_token_file: cannot read /does/not/exist: No such file or directory (os error 2) (settings, line 2)".into()),
+        ("[web]\ntoken = \"short\"".into(), "web.token: is too short; make one with `openssl rand -hex 32` (settings, line 2)".into()),
+        ("[asks]\nremind_after = \"0s\"".into(), "asks.remind_after: \"0s\" is too short; at least 1s, or \"\" to turn it off (settings, line 2)".into()),
         ("[web]\ntoken_file = \"/dev/null\"".into(), "web.token_file: /dev/null is empty (settings, line 2)".into()),
         (whatsapp.replace("\"1\"", "\"+1 555\""), "whatsapp.phone_number_id: \"+1 555\" is not an id of digits like \"106540352242922\" (not the number itself) (settings, line 5)".into()),
         (format!("{whatsapp}[groups.a]\nroutes = [{{ channel = \"whatsapp\", chat = \"15551234567\", responders = [\"+1 555 765 4321\"] }}]"), "groups.a.routes[0].responders: 15551234567 is asked, but may not answer: add \"15551234567\", or make one of these the chat (settings, line 7)".into()),
@@ -326,9 +328,9 @@ fn whatsapp_says_what_is_missing_and_what_does_not_fit() {
 
 #[test]
 fn secrets_do_not_show() {
-    let settings = load("[web]\ntoken = \"hush\"").unwrap();
+    let settings = load("[web]\ntoken = \"hush-hush-hush-hush\"").unwrap();
     assert!(!format!("{settings:?}").contains("hush"));
-    assert_eq!(settings.web.token.unwrap().expose_secret(), "hush");
+    assert_eq!(settings.web.token.unwrap().expose_secret(), "hush-hush-hush-hush");
 }
 
 const FULL: &str = r#"data_dir = "/tmp/askd"

@@ -70,6 +70,9 @@ pub(super) fn seconds<'de, const LEAST: u64, const MOST: u64, D: Deserializer<'d
 /// A duration of a second at least, or off.
 pub(super) fn or_off<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(from)?;
+    if humantime::parse_duration(&text).is_ok_and(|duration| duration.is_zero()) {
+        return Err(D::Error::custom(format!("{text:?} is too short; at least 1s, or \"\" to turn it off")));
+    }
     (!text.is_empty()).then(|| seconds::<1, ANY, _>(text.into_deserializer())).transpose()
 }
 

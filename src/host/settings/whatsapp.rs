@@ -87,7 +87,9 @@ pub(super) fn check_route(route: &mut RouteSettings, at: &str, settings: &Settin
         Responders::Only(ids) if *ids == [route.chat.clone()] => {}
         Responders::Only(ids) => {
             let key = format!("{at}.responders");
-            ids.iter_mut().for_each(|id| write(&key, id));
+            for id in ids.iter_mut() {
+                write(&key, id);
+            }
             // Which number a business-scoped id belongs to is known later.
             let is_number = |id: &String| id.bytes().all(|byte| byte.is_ascii_digit());
             if is_number(&route.chat) && ids.iter().all(is_number) && !ids.contains(&route.chat) {

@@ -20,8 +20,8 @@ pub use slack::*;
 pub use whatsapp::*;
 
 use super::{
-    Answers, AskState, Cause, Given, Kind, Outcome, Person, Question, Questions, Reason, Refusal, Rejection, Remark,
-    Trouble,
+    Answers, AskState, Cause, Given, Kind, Limited, Outcome, Person, Question, Questions, Reason, Refusal, Rejection,
+    Remark, Trouble,
 };
 
 /// Beside `result`, so that an old client sees a failure and not an empty answer. *Exact.*
@@ -233,10 +233,17 @@ pub fn rejection(rejection: &Rejection) -> String {
              can add [groups.{group}]."
         ),
         Rejection::ServedElsewhere { group, host } => format!("Group {group} is served by {host}."),
-        Rejection::RateLimited { group, what, setting, limit } => format!(
-            "rate_limited: group {group:?} has {limit} questions {what}, the limit that {setting} sets. Wait for \
-             answers before you ask more."
-        ),
+        Rejection::RateLimited { group, limit, kind } => {
+            let (what, setting, mend) = match kind {
+                Limited::Open => ("open", "max_open_per_group", "Wait for answers before you ask more."),
+                Limited::Hourly => (
+                    "asked within an hour",
+                    "max_per_hour_per_group",
+                    "Ask no more for now; the oldest of them leaves the count an hour after it was asked.",
+                ),
+            };
+            format!("rate_limited: group {group:?} has {limit} questions {what}, the limit that {setting} sets. {mend}")
+        }
         Rejection::TooManyWait { limit } => format!(
             "rate_limited: {limit} calls have joined this question, the limit for one question. Wait for its answer with \
              one of them, or ask again once it is closed."

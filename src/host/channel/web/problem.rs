@@ -106,7 +106,7 @@ impl Problem {
     }
 
     pub(super) fn no_token() -> Self {
-        let detail = "The inbox token is missing or wrong. `askd link` without --token and `ASKD_TOKEN`, on askd's host, prints a \
+        let detail = "The inbox token is missing or wrong. On askd's host, run `askd link` with neither --token nor `ASKD_TOKEN` set: it prints a \
                       link that contains it. Send the token as: Authorization: Bearer <token>";
         Self::new(StatusCode::UNAUTHORIZED, "No access", detail)
     }

@@ -73,6 +73,11 @@ async fn a_card_that_is_deleted_while_its_question_is_open_is_posted_again() {
         let clock = stage(&world);
         world.slack.delete(CHANNEL, &card.ts).expect("deleted");
         let again = another(&world, &card.ts).await;
+        assert!(
+            !again.visible_text().contains("Previous attempt failed"),
+            "it was displayed: {}",
+            again.visible_text()
+        );
         world.stored(&again.ts).await;
         assert_eq!(stage(&world), clock, "the clock was running");
         assert_eq!(world.live(CHANNEL).len(), 1);

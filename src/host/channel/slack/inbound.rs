@@ -288,9 +288,9 @@ impl Inbound {
                 return Ok(true);
             }
             Some((_, Some(refusal))) => {
-                let late = matches!(refusal, Refusal::Settled { .. } | Refusal::NotBlocked { .. });
-                // A second copy of a reply that was taken is not late.
-                if !(late && self.was_seen(key)) {
+                // A second copy of a reply that was taken is not late, and of one that was refused people know.
+                if !self.was_seen(key) {
+                    self.remember(key);
                     self.tell(actor, &wording::refusal(&refusal));
                 }
             }

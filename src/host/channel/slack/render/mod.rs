@@ -78,9 +78,13 @@ impl<'a> CardView<'a> {
         Self { id, group, content, attempt, numbered: true, until, timed_out: None }
     }
 
-    /// The same on this route: a try that does not count carries no number.
+    /// The same on this route: a try that does not count carries no number, nor does one after a card that was displayed.
     pub(super) fn on(ask: &'a Ask, route: usize, attempt: u8, now: Time) -> Self {
-        Self { numbered: ask.counts(route), ..Self::of(ask, attempt, now) }
+        let was_displayed = ask.widgets.get(route).is_some_and(|widget| {
+            let own = usize::from(widget.state.card().is_some());
+            widget.posts.len() > own
+        });
+        Self { numbered: ask.counts(route) && !was_displayed, ..Self::of(ask, attempt, now) }
     }
 
     /// The card as it looks after the timeout, while an answer is still accepted.

@@ -2,7 +2,7 @@
 //! they can answer.
 
 use crate::harness::{World, choice};
-use crate::on_whatsapp::{ADA, TO_ADA, on_whatsapp, result, sim};
+use crate::on_whatsapp::{ADA, BOB, TO_ADA, on_whatsapp, result, sim};
 use crate::said;
 use askd_sim::whatsapp::{Sending, Stage, Whatsapp};
 use serde_json::json;
@@ -60,6 +60,24 @@ async fn a_reminder_is_of_the_question_that_is_next() {
     let second = world.shown(ADA, "Second?").await;
     let nudge = world.shown(ADA, WAITS).await;
     assert_eq!(nudge.quotes, Some(second.id));
+}
+
+/// Each of what they have to answer.
+#[tokio::test]
+async fn everyone_who_has_a_question_is_reminded_of_it() {
+    let route = format!("{{ channel = \"whatsapp\", chat = \"{ADA}\", responders = [\"{ADA}\", \"{BOB}\"] }}");
+    let world = on_whatsapp(sim(), &route, "[asks]\nremind_after = \"20s\"").await;
+    world.writes(ADA, "hello").await;
+    world.writes(BOB, "hello").await;
+    world.ask("r1", json!({"questions": [{"question": "First?"}, {"question": "Second?"}]}));
+    let first = world.shown(ADA, "First?").await;
+    world.quiet(1).await;
+    world.phone.person_says_at(BOB, "mine", first.reached(Stage::Sent).unwrap() / 1000 + 1);
+    let second = world.shown(BOB, "Second?").await;
+    for (who, question) in [(BOB, second), (ADA, first)] {
+        assert_eq!(world.shown(who, WAITS).await.quotes, Some(question.id), "{who}");
+    }
+    world.kept_the_pace();
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 //! fate is told later, people who have to write first; and the next route when nobody answers.
 
 use super::settling::so_far_route;
-use super::{Context, Fact, MessageStatus, Posted, Sending, Source, WidgetEffect, WidgetState};
+use super::{Context, Fact, MessageStatus, Posted, Source, WidgetEffect, WidgetState};
 use crate::{AskState, Given, Person, Time, Trouble};
 
 impl AskState {
@@ -79,15 +79,23 @@ impl AskState {
         changed
     }
 
-    /// Whether people of a route have their next question, or wait for it, besides the one who was asked last.
+    /// The people of a route besides the one who was asked last who have their next question, with its number, where the channel
+    /// asks one question after the other.
+    pub fn others_asked(&self, route: usize) -> impl Iterator<Item = (&str, usize)> {
+        let widget = self.widgets.get(route).filter(|widget| widget.route.reports_statuses());
+        widget.into_iter().flat_map(move |widget| {
+            widget.sendings.iter().filter_map(move |sending| {
+                let person = sending.to.as_ref().unwrap_or(&widget.route.chat);
+                let is_next = self.next_question(route, person) == Some(sending.question);
+                let has_it = person != widget.asked() && is_next && sending.message.is_some() && !sending.failed;
+                has_it.then_some((person.as_str(), sending.question))
+            })
+        })
+    }
+
+    /// Whether people of a route can answer it although what went to the one who was asked last has failed.
     pub(super) fn is_with_others(&self, route: usize) -> bool {
-        let widget = &self.widgets[route];
-        let holds = |sending: &Sending| {
-            let person = sending.to.as_ref().unwrap_or(&widget.route.chat);
-            let is_next = self.next_question(route, person) == Some(sending.question);
-            person != widget.asked() && is_next && sending.message.is_some() && !sending.failed
-        };
-        widget.route.reports_statuses() && widget.sendings.iter().any(holds) || !widget.one_by_one.waiting.is_empty()
+        self.others_asked(route).next().is_some() || !self.widgets[route].one_by_one.waiting.is_empty()
     }
 
     /// Word of a try that is not the last one: its messages are ours all the same.

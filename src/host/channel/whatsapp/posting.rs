@@ -133,18 +133,31 @@ impl Channel for Whatsapp {
 impl Whatsapp {
     /// `None`: there is nobody to remind.
     async fn bring_to_mind(&self, ask: &Ask, route: usize) -> Option<Reminded> {
-        let (_, to) = displayed(ask, route)?;
+        let mut reminded = None;
+        for (to, question) in reminds(ask, route) {
+            let one = self.remind_person(ask, route, to, question).await;
+            if reminded != Some(Reminded::Sent) {
+                reminded = one.or(reminded);
+            }
+        }
+        reminded
+    }
+
+    async fn remind_person(&self, ask: &Ask, route: usize, to: &str, question: usize) -> Option<Reminded> {
         if !self.0.contacts.window_is_open(to) {
             tracing::info!(ask = %ask.id, "a reminder is left out: the person has not written within 24 hours");
             return None;
         }
         let slot = self.0.outbox.slot(to, None).await?;
-        // After the wait the question may be settled, or another person may be asked.
+        // After the wait the question may be settled, or the person may have another one.
         let ask = self.broker()?.get(ask.id).await.ok()??;
-        let (widget, _) = displayed(&ask, route).filter(|(_, now)| *now == to && ask.outcome().is_none())?;
-        let question = widget.one_by_one.index;
+        if ask.outcome().is_some() || !reminds(&ask, route).contains(&(to, question)) {
+            return None;
+        }
+        let widget = ask.widgets.get(route)?;
+        let theirs = ask.sending(route, to, question).and_then(|sending| sending.message.as_deref());
         let current = |message: &&str| widget.question_of(message) == Some(question);
-        let quotes = widget.messages().rev().find(current).or(widget.messages().next_back());
+        let quotes = theirs.or_else(|| widget.messages().rev().find(current)).or(widget.messages().next_back());
         let text = wording::whatsapp_reminder(&deadline_text::line(&ask, &self.now_in(to)));
         let callback = Some(CallbackData { route, ..CallbackData::note(ask.id, question, Kind::Note, 0) });
         let message = Outgoing { to, content: Content::Text(&text), callback, quotes };
@@ -244,6 +257,17 @@ impl Whatsapp {
             Sent::Refused(verdict) => Some(refused(verdict)),
         }
     }
+}
+
+/// Who has a question of this route that waits for them, and which one.
+fn reminds(ask: &Ask, route: usize) -> Vec<(&str, usize)> {
+    let mut all: Vec<_> = displayed(ask, route).map(|(widget, to)| (to, widget.one_by_one.index)).into_iter().collect();
+    for other in ask.others_asked(route) {
+        if !all.contains(&other) {
+            all.push(other);
+        }
+    }
+    all
 }
 
 /// The same as [`asked`], once it is proven that the person has the question.

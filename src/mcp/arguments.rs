@@ -2,7 +2,7 @@
 //! the field, the limit and the size of the value, so that the model can correct its call.
 
 use super::settings::Settings;
-use crate::ipc::wire::{Draft, Object, RENDER_TIMEOUT_MS, Request, RequestFile};
+use crate::ipc::wire::{Draft, Object, RENDER_TIMEOUT_MS, Request, RequestFile, plainly};
 use crate::random;
 use askd_core::{Digest, MAX_CONTEXT, MAX_QUESTIONS, MAX_TITLE, Rejection, wording};
 use rmcp::model::JsonObject;
@@ -99,7 +99,7 @@ fn fields<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Rejection> {
     serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
         let path = error.path().to_string();
         let field = if path == "." { "arguments".to_owned() } else { path };
-        Rejection::Wrong { field, why: error.into_inner().to_string() }
+        Rejection::Wrong { field, why: plainly(&error.into_inner().to_string()) }
     })
 }
 
@@ -182,14 +182,13 @@ mod tests {
         };
         assert_eq!(read(&json!({})).unwrap_err(), "No questions provided");
         assert_eq!(read(&json!({"questions": []})).unwrap_err(), "No questions provided");
-        assert_eq!(asked(json!({"questions": "Go?"})), "questions: invalid type: string \"Go?\", expected a sequence.");
+        assert_eq!(asked(json!({"questions": "Go?"})), "questions: must be a list, not the string \"Go?\".");
         assert_eq!(
             asked(json!({"questions": [{"question": "Go?", "options": [7]}]})),
-            "questions[0].options[0]: invalid type: integer `7`, expected an option: a label, or \
-             {\"label\", \"description\"}."
+            "questions[0].options[0]: must be an option: a label, or {\"label\", \"description\"}, not 7."
         );
         assert_eq!(asked(json!({"questions": [{"header": "x"}]})), "questions[0]: missing field `question`.");
-        assert_eq!(asked(json!({"timeoutMs": "1h"})), "timeoutMs: invalid type: string \"1h\", expected i64.");
+        assert_eq!(asked(json!({"timeoutMs": "1h"})), "timeoutMs: must be an integer, not the string \"1h\".");
         assert_eq!(asked(json!({"waitMs": -1})), "waitMs is -1; it must be between 0 and 604800000.");
         assert_eq!(asked(json!({"maxRetries": 6})), "maxRetries is 6; it must be between 0 and 5.");
     }

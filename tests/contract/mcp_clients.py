@@ -249,7 +249,7 @@ async def wrong_arguments(world, mode):
     async with Client(world.server(world.folder(), mode), mode=mode) as client:
         for arguments, says in (
             ({"questions": []}, "Error: No questions provided"),
-            ({"questions": "Go?"}, 'Error: questions: invalid type: string "Go?", expected a sequence.'),
+            ({"questions": "Go?"}, 'Error: questions: must be a list, not the string "Go?".'),
             (go(maxRetries=9), "Error: maxRetries is 9; it must be between 0 and 5."),
         ):
             result = await client.call_tool("ask_user", arguments)

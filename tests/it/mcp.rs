@@ -369,8 +369,8 @@ fn wrong_arguments_are_told_with_field_and_limit() {
         (json!({}), "Error: No questions provided"),
         (json!({"questions": []}), "Error: No questions provided"),
         (json!({"questions": many}), "Error: questions has 11 entries; the limit is 10. Shorten it and ask again."),
-        (json!({"questions": {"question": "Go?"}}), "Error: questions: invalid type: map, expected a sequence."),
-        (json!({"questions": ["Go?"]}), "Error: questions[0]: invalid type: string \"Go?\", expected an object."),
+        (json!({"questions": {"question": "Go?"}}), "Error: questions: must be a list, not an object."),
+        (json!({"questions": ["Go?"]}), "Error: questions[0]: must be an object, not the string \"Go?\"."),
         (question(json!({"question": "  "})), "Error: questions[0].question is empty."),
         (
             question(json!({"question": "x".repeat(3001)})),
@@ -399,7 +399,7 @@ fn wrong_arguments_are_told_with_field_and_limit() {
         (with(json!({"maxRetries": 6})), "Error: maxRetries is 6; it must be between 0 and 5."),
         (with(json!({"renderTimeout": 5})), "Error: renderTimeout is 5; it must be between 10000 and 60000."),
         (with(json!({"timeoutMs": 9999})), "Error: timeoutMs is 9999; it must be between 10000 and 604800000."),
-        (with(json!({"timeoutMs": "1h"})), "Error: timeoutMs: invalid type: string \"1h\", expected i64."),
+        (with(json!({"timeoutMs": "1h"})), "Error: timeoutMs: must be an integer, not the string \"1h\"."),
         (with(json!({"waitMs": -1})), "Error: waitMs is -1; it must be between 0 and 604800000."),
         (
             with(json!({"timeoutPolicy": "wait"})),

@@ -288,7 +288,7 @@ fn small_mistakes_are_told_like_large_ones() {
         "half.json",
         br#"{"type":"ask_user:ask","request_id":"half","timeoutMs":30000.5,"questions":[{"question":"q"}]}"#,
     );
-    assert!(agent.wait("half")["error"].as_str().unwrap().contains("timeoutMs: invalid type: floating point"));
+    assert!(agent.wait("half")["error"].as_str().unwrap().contains("timeoutMs: must be an integer, not "));
     agent.put(
         "twice.json",
         br#"{"type":"ask_user:ask","request_id":"twice","questions":[{"question":"q"}],"type":"other"}"#,

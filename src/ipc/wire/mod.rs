@@ -5,6 +5,7 @@ mod briefing;
 mod draft;
 mod object;
 mod peek;
+mod plainly;
 mod request;
 mod response;
 
@@ -12,6 +13,7 @@ pub use briefing::BriefingFile;
 pub use draft::{Draft, DraftChoice};
 pub use object::{Object, objects};
 pub use peek::{Peek, peek};
+pub use plainly::plainly;
 pub use request::{Kinds, Message, RENDER_TIMEOUT_MS, Request, RequestFile, parse, parse_ask};
 pub use response::{
     AnswerValue, AnsweredBy, Detail, Pairs, ResponseFile, ResponseResult, STATUSES, StatusFile, answers, details,

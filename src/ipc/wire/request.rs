@@ -2,7 +2,7 @@
 
 use super::draft::{Draft, given};
 use super::peek::text;
-use super::{Object, digest, objects};
+use super::{Object, digest, objects, plainly};
 use askd_core::{
     self, Carrier, Content, Digest, MAX_TOKEN, Questions, Rejection, RequestId, Time, TimeoutPolicy, quoted,
     without_nul,
@@ -148,8 +148,8 @@ fn typed<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, Rejection> {
     let mut json = serde_json::Deserializer::from_slice(text(bytes));
     let read = serde_path_to_error::deserialize(&mut json).map(|Object(read)| read).map_err(|error| {
         let path = error.path().to_string();
-        let why = error.into_inner();
-        Rejection::Malformed { why: if path == "." { why.to_string() } else { format!("{path}: {why}") } }
+        let why = plainly(&error.into_inner().to_string());
+        Rejection::Malformed { why: if path == "." { why } else { format!("{path}: {why}") } }
     })?;
     json.end().map_err(|why| Rejection::Malformed { why: why.to_string() })?;
     Ok(read)
@@ -318,18 +318,14 @@ mod tests {
         assert_eq!(field(&with(&format!(r#","opCode":"{}""#, "x".repeat(129)))), "opCode");
         assert!(field(&with(r#","title":"a","title":"b""#)).contains("duplicate field `title`"));
         assert!(field(&with(r#","max_retries":1,"maxRetries":2"#)).contains("duplicate field"));
-        assert!(field(&with(r#","timeoutMs":30.5"#)).contains("floating point"));
-        assert!(field(&with(r#","title":7"#)).contains("invalid type"));
+        assert_eq!(field(&with(r#","timeoutMs":30.5"#)), "timeoutMs: must be an integer, not 30.5 at line 1 column 90");
+        assert!(field(&with(r#","title":7"#)).contains("must be a string, not 7"));
         let options =
             r#"{"type":"ask_user:ask","request_id":"r1","questions":[{"question":"q","options":[{"lable":"a"}]}]}"#;
         assert!(field(options).contains("missing field `label`"), "{}", field(options));
         let listed = r#"{"type":"ask_user:ask","request_id":"r1","questions":[["q"]]}"#;
-        assert!(
-            field(listed).contains("questions[0]: invalid type: sequence, expected an object"),
-            "{}",
-            field(listed)
-        );
-        assert!(field(r#"["ask_user:ask","r1",[{"question":"q"}]]"#).contains("invalid type: sequence"));
+        assert!(field(listed).contains("questions[0]: must be an object, not a list"), "{}", field(listed));
+        assert!(field(r#"["ask_user:ask","r1",[{"question":"q"}]]"#).contains("must be an object, not a list"));
         let path = r#"{"type":"ask_user:ask","request_id":"../../x","questions":[{"question":"q"}]}"#;
         assert_eq!(field(path), "request_id");
     }

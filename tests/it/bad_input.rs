@@ -84,13 +84,13 @@ fn every_mistake_is_named_with_its_field_and_limit() {
         ),
         ("timeout", json!({"timeoutMs": 604_800_001, "questions": [{"question": "q"}]}), &["timeoutMs is 604800001"]),
         ("negative", json!({"timeoutMs": -1, "questions": [{"question": "q"}]}), &["timeoutMs is -1"]),
-        ("fraction", json!({"timeoutMs": 10000.5, "questions": [{"question": "q"}]}), &["floating point"]),
-        ("wrong-type", json!({"questions": "none"}), &["questions: must be a list, not the string \"none\"", "line 1"]),
         (
-            "positional",
-            json!({"questions": [["Which?"]]}),
-            &["questions[0]: must be an object, not a list"],
+            "fraction",
+            json!({"timeoutMs": 10000.5, "questions": [{"question": "q"}]}),
+            &["must be an integer, not 10000.5"],
         ),
+        ("wrong-type", json!({"questions": "none"}), &["questions: must be a list, not the string \"none\"", "line 1"]),
+        ("positional", json!({"questions": [["Which?"]]}), &["questions[0]: must be an object, not a list"]),
         ("wrong-inner", json!({"questions": [{"question": 7}]}), &["must be a string, not 7"]),
         (
             "policy",

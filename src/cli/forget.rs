@@ -78,7 +78,7 @@ impl ForgetCommand {
         }
         let ids = left.iter().map(AskId::to_string).collect::<Vec<_>>().join("\n  ");
         let why = "still there, because they are open, or their cards and answers are on their way. Start askd, close them \
-                   (`askd cancel ID`), and run this again";
+                   (`askd cancel ID`), and run this again. A card whose channel is not in the settings any more waits for it";
         Err(Exit::new(FAILED, format!("{why}:\n  {ids}")))
     }
 }

@@ -315,6 +315,55 @@ pub(crate) fn both_are_told(world: World) {
     world.one_open();
 }
 
+/// Who waits at that moment is told the outcome that another call is given; who comes after it asks something new.
+#[test]
+fn a_call_that_comes_while_a_repeat_takes_the_answer_is_a_new_question() {
+    let world = with_session("", "").started();
+    let agent = world.group("g");
+    let fields = and(question(), &json!({"session_id": "s"}));
+    agent.ask("before", &fields);
+    assert_eq!(world.answer(&world.one_open(), &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
+    agent.wait("before");
+    let all = ["r1", "r2", "r3", "r4"];
+    for id in all {
+        agent.ask(id, &fields);
+    }
+    let first = world.passing(JUDGED, "the answer", || all.into_iter().find(|id| agent.response(id).is_some()));
+    // As our own client does before it hands the answer over.
+    let responses = agent.path.join("responses");
+    let taken = responses.join(format!(".taken-{first}.json"));
+    fs::rename(responses.join(format!("{first}.json")), &taken).unwrap();
+    agent.ask("later", &fields);
+    let others = || all.into_iter().filter(|id| agent.response(id).is_some()).count() == 3;
+    world.passing(SHORTEST * 2, "all others to be told", || others().then_some(()));
+    fs::remove_file(&taken).unwrap();
+    let new = world.passing(JUDGED, "the new question", || world.open().pop());
+    assert_eq!((new["request_id"].as_str(), world.open().len()), (Some("later"), 1));
+    assert!(agent.response("later").is_none());
+}
+
+#[test]
+fn a_call_that_waits_for_an_answer_can_be_withdrawn_and_takes_nothing() {
+    let world = with_session("", "").started();
+    let agent = world.group("g");
+    let fields = and(question(), &json!({"session_id": "s"}));
+    agent.ask("before", &fields);
+    assert_eq!(world.answer(&world.one_open(), &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
+    agent.wait("before");
+    agent.ask("again", &and(fields, &json!({"opCode": "op"})));
+    assert_eq!(agent.status_of("again")["state"], "posting");
+    agent.put("cancel-again.json", br#"{"type":"ask_user:cancel","request_id":"again"}"#);
+    let told = agent.wait("again");
+    assert_eq!(told["result"]["opCode"], "op");
+    assert_eq!((&told["result"]["status"], &told["result"]["reason"]), (&json!("cancelled"), &json!("system")));
+    within(SOON, "nothing to be left of it", || agent.task_names().is_empty().then_some(()));
+    for _ in 0..20 {
+        world.later(Duration::from_secs(1));
+    }
+    assert_eq!(agent.take("before")["result"]["answers"], json!({"Which auth strategy?": "JWT tokens"}));
+    assert_eq!(world.open(), [Value::Null; 0]);
+}
+
 #[test]
 fn a_briefing_that_nobody_read_goes_to_who_asks_the_same_again() {
     let world = with_session("", "answer_retention = \"6s\"").started();

@@ -161,14 +161,15 @@ fn a_request_that_askd_may_not_read_is_named_until_its_fix_was_run() {
     world.open_of("first");
     // The file is never there with another mode.
     let text = r#"{"type":"ask_user:ask","request_id":"r1","questions":[{"question":"Go?"}]}"#;
-    let (temporary, file) = (agent.tasks().join(".new"), agent.tasks().join("r1.json"));
+    let (temporary, file) = (agent.tasks().join(".new"), agent.tasks().join("it's.json"));
     std::fs::write(&temporary, text).unwrap();
     std::fs::set_permissions(&temporary, std::fs::Permissions::from_mode(0o600)).unwrap();
     std::fs::rename(&temporary, &file).unwrap();
     let problem = within(SOON, "the trouble", || world.problems("folder").pop());
     let line = format!("{}: askd (user id 12345) cannot read it: Permission denied", file.display());
     assert!(problem["line"].as_str().unwrap().contains(&line) && problem["about"] == "research", "{problem}");
-    let fix = problem["fix"].as_str().unwrap().split(", ").next().unwrap();
+    let fix =
+        problem["fix"].as_str().unwrap().split(", ").next().unwrap().strip_prefix("if it is a request: ").unwrap();
     assert!(fix.starts_with("chmod 0660 "), "{problem}");
     assert!(std::process::Command::new("sh").args(["-c", &fix.replace("0660", "0664")]).status().unwrap().success());
     world.open_of("r1");

@@ -79,7 +79,7 @@ impl Init {
             usual: Some("default"),
             ..Field::default()
         };
-        if !form.terminal && plan.is_new() && self.group.is_none() && self.place.is_none() {
+        if !form.terminal && self.group.is_none() && self.place.is_none() {
             let why =
                 "there is no terminal to ask on; answer with flags, for example: askd init --group research --in inbox";
             return Err(Exit::new(USAGE, why));
@@ -151,7 +151,7 @@ impl Init {
         // What the environment says holds over the file that is written.
         let said = std::env::var("ASKD__DATA_DIR").ok().filter(|dir| !dir.is_empty());
         if let (Some(said), Some(given)) = (&said, &self.data_dir)
-            && said != given
+            && std::path::absolute(said).ok() != std::path::absolute(given).ok()
         {
             let why = format!(
                 "--data-dir: ASKD__DATA_DIR is set to {said:?}, and holds over settings: unset it, or leave the flag out"

@@ -146,6 +146,10 @@ impl Broker {
                 _ => Some(Submitted::NotYet),
             };
         }
-        self.give_outcome(&ask, request, |waiter| Relation::JoinsSettled(Box::new(waiter))).await
+        let given = self.give_outcome(&ask, request, |waiter| Relation::JoinsSettled(Box::new(waiter))).await;
+        if matches!(given, Some(Submitted::Joined(_))) {
+            self.let_share(id);
+        }
+        given
     }
 }

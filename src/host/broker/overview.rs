@@ -131,7 +131,9 @@ impl Broker {
             if let Some(ask) = read(id) {
                 // One that was given up is tried once more whenever it would say something else.
                 let is_new = |card: &StuckCard| !given_up.iter().any(|known| known.is(card));
-                stuck.extend(still_open(&ask, *at).filter(is_new));
+                // One whose channel is not set up is named for as long as any that was given up.
+                let is_tried = |card: &StuckCard| self.0.channels.has(card.channel);
+                stuck.extend(still_open(&ask, *at).filter(|card| is_tried(card) && is_new(card)));
             }
         }
         stuck.truncate(MOST_NAMED);

@@ -24,8 +24,8 @@ pub(super) struct Repeats(Mutex<HashMap<(Group, RequestId), Repeat>>);
 #[derive(Debug, Clone)]
 struct Repeat {
     of: AskId,
-    /// The last call that had joined the ask when this one came first.
-    last: Option<RequestId>,
+    /// Another call was given the outcome while this one waited. Who comes later asks something new once an agent has taken it.
+    shares: bool,
     until: Moment,
 }
 
@@ -65,10 +65,6 @@ impl Asking {
     }
 }
 
-fn last_of(ask: &Ask) -> Option<RequestId> {
-    ask.waiters.last().map(|waiter| waiter.request_id.clone())
-}
-
 impl Broker {
     /// Notes that a call waits for the outcome of this ask.
     pub(super) fn note_repeat(&self, ask: &Ask, request: &Request) {
@@ -80,8 +76,19 @@ impl Broker {
         }
         let key = (ask.group.clone(), request.request_id.clone());
         let before = repeats.remove(&key).filter(|repeat| repeat.of == ask.id && now < repeat.until);
-        let last = before.map_or_else(|| last_of(ask), |repeat| repeat.last);
-        repeats.insert(key, Repeat { of: ask.id, last, until: now + WAITS_FOR });
+        let shares = before.is_some_and(|repeat| repeat.shares);
+        repeats.insert(key, Repeat { of: ask.id, shares, until: now + WAITS_FOR });
+    }
+
+    /// A call was given the outcome of this ask that no call had taken: all that wait for it now are given it, too.
+    pub(super) fn let_share(&self, of: AskId) {
+        let mut repeats = self.0.repeats.0.lock();
+        repeats.values_mut().filter(|repeat| repeat.of == of).for_each(|repeat| repeat.shares = true);
+    }
+
+    /// A call that waited was withdrawn.
+    pub(in crate::host) fn forget_repeat(&self, group: &Group, request_id: &RequestId) {
+        self.0.repeats.0.lock().remove(&(group.clone(), request_id.clone()));
     }
 
     /// Whether this call waits for an outcome.
@@ -91,14 +98,21 @@ impl Broker {
 
     /// The outcome that this call waited for, if another call was given it meanwhile.
     pub(super) async fn share(&self, group: &Group, request: &Request) -> Option<Submitted> {
-        let Repeat { of, last, .. } = self.0.repeats.find(group, &request.request_id, self.clock().monotonic())?;
+        let found = self.0.repeats.find(group, &request.request_id, self.clock().monotonic());
+        let Repeat { of, .. } = found.filter(|repeat| repeat.shares)?;
         let ask = match self.get(of).await {
             Ok(ask) => ask?,
             Err(error) => return Some(Self::unreadable(of, &error)),
         };
         let is_same = ask.key == request.key && ask.content.same_as(&request.content);
-        let shares = is_same && last_of(&ask) != last && ask.shares_outcome(self.clock().now());
-        if shares { self.give_outcome(&ask, request, |waiter| Relation::Shares(Box::new(waiter))).await } else { None }
+        if !is_same || !ask.shares_outcome(self.clock().now()) {
+            return None;
+        }
+        if !ask.is_free() {
+            // Something of it is just being written, or taken back.
+            return Some(Submitted::NotYet);
+        }
+        self.give_outcome(&ask, request, |waiter| Relation::Shares(Box::new(waiter))).await
     }
 
     /// Gives this call the outcome of a settled ask.

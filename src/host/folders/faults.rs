@@ -95,8 +95,12 @@ impl Folders {
     pub(in crate::host) fn cannot_read(&self, group: &Group, name: &str, error: &io::Error) -> FolderTrouble {
         let path = self.tasks_path(group).join(name).display().to_string();
         let me = rustix::process::geteuid().as_raw();
-        let fix =
-            format!("chmod 0660 '{path}', and let the agent write files that others of its group can read (umask 007)");
+        // The agent has chosen the name, and an operator pastes the command.
+        let quoted = (!path.chars().any(char::is_control)).then(|| path.replace('\'', "'\\''"));
+        let chmod = quoted.map(|path| format!("chmod 0660 '{path}', and ")).unwrap_or_default();
+        let fix = format!(
+            "if it is a request: {chmod}let the agent write files that others of its group can read (umask 007); else move it away"
+        );
         FolderTrouble { folder: path, what: format!("askd (user id {me}) cannot read it: {error}"), fix }
     }
 

@@ -67,6 +67,8 @@ pub(super) struct Known {
     hash: RandomState,
     files: HashMap<u64, Seen>,
     held: HashMap<String, Held>,
+    /// Requests that stay claimed while they wait for who gets an outcome: their claimed names, and what to echo.
+    waiting: HashMap<RequestId, (String, Option<String>)>,
     unmatched: HashMap<String, Unmatched>,
 }
 
@@ -137,8 +139,19 @@ impl Known {
         pause
     }
 
+    /// A request stays claimed under this name until it is clear who gets the outcome.
+    pub(super) fn waits(&mut self, request_id: RequestId, claimed: &str, op_code: Option<String>) {
+        self.waiting.insert(request_id, (claimed.to_owned(), op_code));
+    }
+
+    /// The claimed name of a request that waits like this, and what to echo.
+    pub(super) fn waiting(&self, request_id: &RequestId) -> Option<(String, Option<String>)> {
+        self.waiting.get(request_id).cloned()
+    }
+
     /// Forgets a request that was taken or is gone.
     pub(super) fn forget(&mut self, name: &str) {
+        self.waiting.retain(|_, (claimed, _)| claimed != name);
         self.held.remove(name);
         self.unmatched.remove(name);
     }

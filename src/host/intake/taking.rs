@@ -83,10 +83,11 @@ impl GroupScanner {
             return Turn::Nothing;
         }
         let unknown = |id: &RequestId| self.broker.of_request(&self.group, id).is_none();
-        if let Some(id) = cancels.as_ref().filter(|id| unknown(id))
-            && !self.survey.lock().known.is_nowhere(&name, id)
-        {
-            return Turn::Taken;
+        if let Some(id) = cancels.as_ref().filter(|id| unknown(id)) {
+            let known = &mut self.survey.lock().known;
+            if known.waiting(id).is_none() && !known.is_nowhere(&name, id) {
+                return Turn::Taken;
+            }
         }
         let leftover = name.starts_with(CLAIMED);
         let claimed = if leftover { name.clone() } else { claimed_name() };
@@ -191,17 +192,23 @@ impl GroupScanner {
         let mut waits_for = None;
         let taken = match message {
             Ok(Message::Ask(request)) => {
-                let request_id = request.request_id.clone();
+                let (request_id, op_code) = (request.request_id.clone(), request.op_code.clone());
                 let taken = self.submit(*request, bytes, &name).await;
+                if taken == Taken::Waits {
+                    self.survey.lock().known.waits(request_id.clone(), &claimed, op_code);
+                }
                 self.wake_cancels(&request_id);
                 waits_for = (taken == Taken::Waits && name != claimed).then_some(request_id);
                 taken
             }
             // What another host's agents ask is not withdrawn here.
             Ok(Message::Cancel(_)) if self.broker.served_elsewhere(&self.group).is_some() => Taken::Done,
-            Ok(Message::Cancel(request_id)) => match self.broker.withdraw(&self.group, &request_id).await {
-                Ok(()) => Taken::Done,
-                Err(_) => Taken::Later,
+            Ok(Message::Cancel(request_id)) => match self.withdraw_waiting(&request_id).await {
+                Some(taken) => taken,
+                None => match self.broker.withdraw(&self.group, &request_id).await {
+                    Ok(()) => Taken::Done,
+                    Err(_) => Taken::Later,
+                },
             },
             Err(rejection) => {
                 let request_id = peek.request_id.filter(|id| self.broker.of_request(&self.group, id).is_none());
@@ -224,6 +231,26 @@ impl GroupScanner {
         if let Err(error) = self.on_disk(finish).await {
             tracing::error!(group = %self.group, %error, "a claimed request could not be deleted");
         }
+    }
+
+    /// Withdraws a request that waits for who gets an outcome, and has not been given it: nothing else changes.
+    async fn withdraw_waiting(self: &Arc<Self>, request_id: &RequestId) -> Option<Taken> {
+        let (claimed, op_code) = self.survey.lock().known.waiting(request_id)?;
+        self.broker.of_request(&self.group, request_id).is_none().then_some(())?;
+        let response = wire::withdrawn(request_id, op_code);
+        let of = claimed.clone();
+        let withdraw = move |scanner: &Arc<Self>| {
+            // First the response: after a crash in between both files are read again.
+            delivery::write_at_once(&scanner.folders, &scanner.group, &response)?;
+            scanner.folders.get(&scanner.group, TASKS)?.remove_for_good(&of)
+        };
+        if let Err(error) = self.on_disk(withdraw).await {
+            tracing::error!(group = %self.group, %request_id, %error, "a request that waits could not be withdrawn; trying again");
+            return Some(Taken::Later);
+        }
+        self.broker.forget_repeat(&self.group, request_id);
+        self.survey.lock().known.forget(&claimed);
+        Some(Taken::Done)
     }
 
     /// Deletes a claimed request, or gives it back its name.

@@ -17,7 +17,7 @@ pub use plainly::plainly;
 pub use request::{Kinds, Message, RENDER_TIMEOUT_MS, Request, RequestFile, parse, parse_ask};
 pub use response::{
     AnswerValue, AnsweredBy, Detail, Pairs, ResponseFile, ResponseResult, STATUSES, StatusFile, answers, details,
-    outcome_of, refused, response_for, status, unanswered,
+    outcome_of, refused, response_for, status, unanswered, withdrawn,
 };
 
 use askd_core::Digest;

@@ -274,6 +274,14 @@ pub fn refused(request_id: &RequestId, op_code: Option<String>, rejection: &Reje
     }
 }
 
+/// What the sender of a request is told that was withdrawn before it became part of an ask.
+pub fn withdrawn(request_id: &RequestId, op_code: Option<String>) -> ResponseFile {
+    ResponseFile {
+        result: unanswered(request_id.as_str(), op_code, "cancelled", "system"),
+        error: Some(wording::WITHDRAWN.to_owned()),
+    }
+}
+
 impl StatusFile {
     /// Where an undecided ask is; `None` once it is settled.
     pub fn of(ask: &Ask) -> Option<Self> {

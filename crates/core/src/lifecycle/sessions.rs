@@ -104,15 +104,15 @@ impl AskState {
         self.keeps_outcome(cx.now, self.session_of(&waiter)) && self.is_free() && self.give_to(waiter, cx)
     }
 
-    /// Whether a call that waited for the outcome while another call was given it is given it, too.
+    /// Whether a call that waited for the outcome while another call was given it is given it, too, once it is free.
     pub fn shares_outcome(&self, now: Time) -> bool {
-        self.is_in_retention(now) && self.has_tellable_outcome() && self.is_free()
+        self.is_in_retention(now) && self.has_tellable_outcome()
     }
 
     /// One more call is given the outcome that another one got while both waited for it.
     pub(super) fn share(&mut self, waiter: Waiter, cx: &mut Context) -> bool {
         let waiter = self.of_other_session(waiter);
-        self.shares_outcome(cx.now) && self.give_to(waiter, cx)
+        self.shares_outcome(cx.now) && self.is_free() && self.give_to(waiter, cx)
     }
 
     fn give_to(&mut self, mut waiter: Waiter, cx: &mut Context) -> bool {

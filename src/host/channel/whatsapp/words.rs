@@ -155,7 +155,7 @@ fn near(word: &str, question: &Question) -> Option<usize> {
     for (at, words) in [YES, NO].into_iter().enumerate() {
         if words.contains(&word) {
             let same = labels.iter().position(|label| words.contains(&label.as_str()));
-            let confirms = question.kind == Kind::Confirm && !is_turned_round(&labels);
+            let confirms = question.kind == Kind::Confirm && is_yes_then_no(&labels);
             return same.or(confirms.then_some(at));
         }
     }
@@ -167,14 +167,16 @@ fn near(word: &str, question: &Question) -> Option<usize> {
     close.next().filter(|_| close.next().is_none())
 }
 
-/// Whether the agent has put its no before its yes, as far as their first words tell.
-fn is_turned_round(labels: &[String]) -> bool {
+/// Whether the first words of two options tell that the first is a yes, or the second a no. An agent may have put them the other
+/// way round.
+fn is_yes_then_no(labels: &[String]) -> bool {
     let begins = |at: usize, words: &[&[&str]]| {
         let first =
             labels.get(at).and_then(|label| label.split(|c: char| c.is_whitespace() || ",.:;!".contains(c)).next());
         first.is_some_and(|first| words.iter().any(|words| words.contains(&first)))
     };
-    begins(0, &[NO, REFUSALS]) || begins(1, &[YES])
+    let (no_first, yes_last) = (begins(0, &[NO, REFUSALS]), begins(1, &[YES]));
+    (begins(0, &[YES]) || begins(1, &[NO, REFUSALS])) && !no_first && !yes_last
 }
 
 /// Whether a text is no more than a yes or a no.
@@ -446,7 +448,10 @@ mod tests {
         }
         let renamed = |labels: &[&str]| question("confirm", labels, None, true);
         assert_eq!(near(&renamed(&["Deploy now", "Not yet"]), "yes"), Some(0));
-        for labels in [["No, keep it", "Yes, wipe it"], ["Abort", "Proceed"], ["Later", "Yes: wipe it"]] {
+        assert_eq!(near(&renamed(&["Yes, now", "Later"]), "no"), Some(1));
+        for labels in
+            [["No, keep it", "Yes, wipe it"], ["Abort", "Proceed"], ["Later", "Yes: wipe it"], ["Leave it", "Wipe it"]]
+        {
             for word in ["yes", "no", "ok"] {
                 assert_eq!(
                     near(&renamed(&labels), word),

@@ -19,7 +19,7 @@ fn loaded(text: &str) -> Settings {
         let says = match secret.file_name().unwrap().to_str().unwrap() {
             "slack_app_token" => "xapp-a-secret\n",
             "postgres_url" => "postgres://askd:secret@db.example.com/askd\n",
-            _ => "xoxb-a-secret\n",
+            _ => "xoxb-a-secret-that-nobody-guesses\n",
         };
         fs::create_dir_all(secret.parent().unwrap()).unwrap();
         fs::write(secret, says).unwrap();

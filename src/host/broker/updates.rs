@@ -5,7 +5,7 @@
 use super::overview::Stuck;
 use super::{Broker, RETRY};
 use crate::host::port::{Updated, not_set_up};
-use askd_core::{Ask, AskId, ChannelName, Time, WidgetEvent, wording};
+use askd_core::{Ask, AskId, ChannelName, Time, WidgetEvent, WidgetState, wording};
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -124,6 +124,10 @@ impl Broker {
     /// Only a start can set a channel up, and a start brings every card up to date that is not. A channel that has been away for as
     /// long as questions are kept does not come back.
     fn leave_for_its_channel(&self, ask: &Arc<Ask>, route: usize, channel: ChannelName) {
+        if ask.widgets.get(route).is_some_and(|widget| matches!(widget.state, WidgetState::Closed { .. })) {
+            // It says how the question ended; what came after that is not worth the wait.
+            return self.updated(ask, route);
+        }
         if ask.settled_at().is_some_and(|at| at + ask.rules.keep < self.clock().now()) {
             return self.never_updated(ask, route, not_set_up(channel));
         }

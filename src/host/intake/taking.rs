@@ -189,7 +189,7 @@ impl GroupScanner {
 
     /// Hands a claimed request on and deletes it.
     pub(super) async fn take(self: &Arc<Self>, Claim { name, claimed, message, peek, bytes }: Claim) {
-        let mut waits_for = None;
+        let mut tells = None;
         let taken = match message {
             Ok(Message::Ask(request)) => {
                 let (request_id, op_code) = (request.request_id.clone(), request.op_code.clone());
@@ -198,7 +198,9 @@ impl GroupScanner {
                     self.survey.lock().known.waits(request_id.clone(), &claimed, op_code);
                 }
                 self.wake_cancels(&request_id);
-                waits_for = (taken == Taken::Waits && name != claimed).then_some(request_id);
+                // What an ask knows has a status, or a response.
+                let is_new = name != claimed && self.broker.of_request(&self.group, &request_id).is_none();
+                tells = (taken == Taken::Waits && is_new).then_some(request_id);
                 taken
             }
             // What another host's agents ask is not withdrawn here.
@@ -217,13 +219,14 @@ impl GroupScanner {
         };
         let finish = move |scanner: &Arc<Self>| {
             scanner.finish(&name, &claimed, taken);
-            let Some(request_id) = waits_for else {
-                scanner.taken(&name, taken);
-                return Ok(());
-            };
-            scanner.survey.lock().known.forget(&name);
-            scanner.taken(&claimed, taken);
-            if let Err(error) = delivery::seen(&scanner.folders, &scanner.group, &request_id) {
+            let stays_claimed = taken == Taken::Waits && name != claimed;
+            if stays_claimed {
+                scanner.survey.lock().known.forget(&name);
+            }
+            scanner.taken(if stays_claimed { &claimed } else { &name }, taken);
+            if let Some(request_id) = tells
+                && let Err(error) = delivery::seen(&scanner.folders, &scanner.group, &request_id)
+            {
                 tracing::warn!(group = %scanner.group, %request_id, %error, "a request waits, and its agent cannot be told");
             }
             Ok(())

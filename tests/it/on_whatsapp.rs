@@ -14,6 +14,10 @@ pub(crate) const MALLORY: &str = "15550009999";
 /// A route to Ada alone.
 pub(crate) const TO_ADA: &str = r#"{ channel = "whatsapp", chat = "15550001111" }"#;
 
+/// A route to Ada that Bob may answer on, too.
+pub(crate) const TO_BOTH: &str =
+    r#"{ channel = "whatsapp", chat = "15550001111", responders = ["15550001111", "15550002222"] }"#;
+
 /// How the stand-in is set in most stories: the pair limit is on, and so is everything else.
 pub(crate) fn sim() -> Config {
     Config {

@@ -274,6 +274,16 @@ fn who_asks_the_same_again_is_given_the_answer_that_nobody_took() {
     assert!(program.runs().is_empty());
 }
 
+/// Asks `before` in a session, and has it answered; nobody takes that. What was asked, and the answers.
+fn left_behind(world: &World, agent: &Agent) -> (Value, Value) {
+    let fields = and(question(), &json!({"session_id": "s"}));
+    agent.ask("before", &fields);
+    let answers = json!({"Which auth strategy?": "JWT tokens"});
+    assert_eq!(world.answer(&world.one_open(), &answers).0, 200);
+    assert_eq!(agent.wait("before")["result"]["answers"], answers);
+    (fields, answers)
+}
+
 #[test]
 fn of_two_calls_that_wait_for_one_answer_neither_is_asked_anew() {
     both_are_told(with_session("", ""));
@@ -283,10 +293,7 @@ fn of_two_calls_that_wait_for_one_answer_neither_is_asked_anew() {
 pub(crate) fn both_are_told(world: World) {
     let world = world.started();
     let agent = world.group("g");
-    let fields = and(question(), &json!({"session_id": "s"}));
-    agent.ask("before", &fields);
-    assert_eq!(world.answer(&world.one_open(), &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
-    let answer = agent.wait("before")["result"]["answers"].clone();
+    let (fields, answer) = left_behind(&world, &agent);
     let both = ["one", "other"];
     for id in both {
         agent.ask(id, &and(fields.clone(), &json!({"renderTimeout": 10000, "maxRetries": 0})));
@@ -320,10 +327,7 @@ pub(crate) fn both_are_told(world: World) {
 fn a_call_that_comes_while_a_repeat_takes_the_answer_is_a_new_question() {
     let world = with_session("", "").started();
     let agent = world.group("g");
-    let fields = and(question(), &json!({"session_id": "s"}));
-    agent.ask("before", &fields);
-    assert_eq!(world.answer(&world.one_open(), &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
-    agent.wait("before");
+    let (fields, _) = left_behind(&world, &agent);
     let all = ["r1", "r2", "r3", "r4"];
     for id in all {
         agent.ask(id, &fields);
@@ -346,13 +350,10 @@ fn a_call_that_comes_while_a_repeat_takes_the_answer_is_a_new_question() {
 fn a_call_that_waits_for_an_answer_can_be_withdrawn_and_takes_nothing() {
     let world = with_session("", "").started();
     let agent = world.group("g");
-    let fields = and(question(), &json!({"session_id": "s"}));
-    agent.ask("before", &fields);
-    assert_eq!(world.answer(&world.one_open(), &json!({"Which auth strategy?": "JWT tokens"})).0, 200);
-    agent.wait("before");
+    let (fields, answer) = left_behind(&world, &agent);
     agent.ask("again", &and(fields, &json!({"opCode": "op"})));
     assert_eq!(agent.status_of("again")["state"], "posting");
-    agent.put("cancel-again.json", br#"{"type":"ask_user:cancel","request_id":"again"}"#);
+    agent.cancel("again");
     let told = agent.wait("again");
     assert_eq!(told["result"]["opCode"], "op");
     assert_eq!((&told["result"]["status"], &told["result"]["reason"]), (&json!("cancelled"), &json!("system")));
@@ -360,7 +361,7 @@ fn a_call_that_waits_for_an_answer_can_be_withdrawn_and_takes_nothing() {
     for _ in 0..20 {
         world.later(Duration::from_secs(1));
     }
-    assert_eq!(agent.take("before")["result"]["answers"], json!({"Which auth strategy?": "JWT tokens"}));
+    assert_eq!(agent.take("before")["result"]["answers"], answer);
     assert_eq!(world.open(), [Value::Null; 0]);
 }
 

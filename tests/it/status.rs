@@ -118,17 +118,23 @@ fn the_fault_of_a_group_that_is_not_served_any_more_is_not_told() {
     assert!(world.log().contains("not served: its requests are rejected"), "{}", world.log());
 }
 
+/// The data folder is that other user's, and the folders of an agent belong to this group.
+fn folders_of_another(world: &World, gid: u32) {
+    for name in ["", "ipc"] {
+        of_another(&world.data().join(name), 12345, 0o751);
+    }
+    for name in ["", "tasks", "responses", "briefings"] {
+        of_another(&world.data().join("ipc/research").join(name), gid, 0o770);
+    }
+}
+
 /// It cannot give its files to that group: agents would never get an answer.
 #[test]
 fn an_askd_that_is_not_in_the_group_of_its_agents_is_told_with_its_fix() {
     let world = World::empty().config("gid = \"54321\"\n[groups.research]\n");
     let story = "an_askd_that_is_not_in_the_group_of_its_agents_is_told_with_its_fix";
     let Some(program) = as_another(world.dir.path(), story) else { return };
-    of_another(&world.data(), 12345, 0o751);
-    of_another(&world.data().join("ipc"), 12345, 0o751);
-    for name in ["", "tasks", "responses", "briefings"] {
-        of_another(&world.data().join("ipc/research").join(name), 54321, 0o770);
-    }
+    folders_of_another(&world, 54321);
     let world = world.with_daemon(&program).started();
     let told = within(SOON, "the trouble", || Some(status(&world)).filter(|status| status["state"] == "degraded"));
     let problem = &told["problems"][0];
@@ -149,11 +155,7 @@ fn a_request_that_askd_may_not_read_is_named_until_its_fix_was_run() {
     let world = World::empty().config("[groups.research]\nroutes = [{ channel = \"web\" }]\n");
     let story = "a_request_that_askd_may_not_read_is_named_until_its_fix_was_run";
     let Some(program) = as_another(world.dir.path(), story) else { return };
-    of_another(&world.data(), 12345, 0o751);
-    of_another(&world.data().join("ipc"), 12345, 0o751);
-    for name in ["", "tasks", "responses"] {
-        of_another(&world.data().join("ipc/research").join(name), 12345, 0o770);
-    }
+    folders_of_another(&world, 12345);
     let world = world.with_daemon(&program).started();
     let agent = world.group("research");
     agent.ask_framework("first");

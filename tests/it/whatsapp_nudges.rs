@@ -2,7 +2,7 @@
 //! they can answer.
 
 use crate::harness::{World, choice};
-use crate::on_whatsapp::{ADA, BOB, TO_ADA, on_whatsapp, result, sim};
+use crate::on_whatsapp::{ADA, BOB, TO_ADA, TO_BOTH, on_whatsapp, result, sim};
 use crate::said;
 use askd_sim::whatsapp::{Sending, Stage, Whatsapp};
 use serde_json::json;
@@ -65,8 +65,7 @@ async fn a_reminder_is_of_the_question_that_is_next() {
 /// Each of what they have to answer.
 #[tokio::test]
 async fn everyone_who_has_a_question_is_reminded_of_it() {
-    let route = format!("{{ channel = \"whatsapp\", chat = \"{ADA}\", responders = [\"{ADA}\", \"{BOB}\"] }}");
-    let world = on_whatsapp(sim(), &route, "[asks]\nremind_after = \"20s\"").await;
+    let world = on_whatsapp(sim(), TO_BOTH, "[asks]\nremind_after = \"20s\"").await;
     world.writes(ADA, "hello").await;
     world.writes(BOB, "hello").await;
     world.ask("r1", json!({"questions": [{"question": "First?"}, {"question": "Second?"}]}));

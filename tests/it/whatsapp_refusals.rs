@@ -2,7 +2,7 @@
 //! and nothing that is not signed is heard.
 
 use crate::harness::{World, choice};
-use crate::on_whatsapp::{ADA, BOB, MALLORY, TO_ADA, binary_on_whatsapp, on_whatsapp, sim};
+use crate::on_whatsapp::{ADA, BOB, MALLORY, TO_ADA, TO_BOTH, binary_on_whatsapp, on_whatsapp, sim};
 use crate::said;
 use askd_sim::whatsapp::{Config, Message, Sending, Stage, Whatsapp};
 use serde_json::{Value, json};
@@ -176,8 +176,7 @@ async fn a_stranger_answers_nothing_where_anyone_can_answer() {
 
 #[tokio::test]
 async fn who_may_answer_is_listed() {
-    let route = format!("{{ channel = \"whatsapp\", chat = \"{ADA}\", responders = [\"{ADA}\", \"{BOB}\"] }}");
-    let world = on_whatsapp(sim(), &route, "").await;
+    let world = on_whatsapp(sim(), TO_BOTH, "").await;
     world.writes(ADA, "hello").await;
     world.ask("r1", choice("Which?", &["a", "b"]));
     let question = world.shown(ADA, "Which?").await;

@@ -2,7 +2,7 @@
 //! the message.
 
 use crate::harness::{SHORTEST, SOON, World, choice};
-use crate::on_whatsapp::{ADA, BOB, TO_ADA, on_whatsapp, result, sim};
+use crate::on_whatsapp::{ADA, BOB, TO_ADA, TO_BOTH, on_whatsapp, result, sim};
 use crate::said;
 use askd_sim::whatsapp::{Fault, Ladder, Message, Stage};
 use serde_json::{Value, json};
@@ -128,8 +128,7 @@ async fn a_message_without_a_readable_time_is_from_before() {
 
 #[tokio::test]
 async fn the_responder_who_is_not_the_chat_is_judged_by_the_sending_to_the_chat() {
-    let route = format!("{{ channel = \"whatsapp\", chat = \"{ADA}\", responders = [\"{ADA}\", \"{BOB}\"] }}");
-    let world = on_whatsapp(sim(), &route, "").await;
+    let world = on_whatsapp(sim(), TO_BOTH, "").await;
     world.writes(ADA, "hello").await;
     world.writes(BOB, "hello").await;
     world.ask("r1", json!({"questions": [{"question": "First?"}, {"question": "Second?"}]}));

@@ -2,7 +2,7 @@
 //! first who is through wins, and the others are told.
 
 use crate::harness::{SOON, choice};
-use crate::on_whatsapp::{ADA, BOB, happens, on_whatsapp, sim};
+use crate::on_whatsapp::{ADA, BOB, TO_BOTH, happens, on_whatsapp, sim};
 use askd_sim::whatsapp::{Message, Stage, Whatsapp};
 use serde_json::json;
 
@@ -13,8 +13,7 @@ fn asked(sim: &Whatsapp, who: &str, number: usize) -> Vec<Message> {
 
 #[tokio::test]
 async fn two_people_who_answer_at_once_are_each_asked_their_own_next_question() {
-    let route = format!("{{ channel = \"whatsapp\", chat = \"{ADA}\", responders = [\"{ADA}\", \"{BOB}\"] }}");
-    let world = on_whatsapp(sim(), &route, "").await;
+    let world = on_whatsapp(sim(), TO_BOTH, "").await;
     world.writes(ADA, "hello").await;
     world.writes(BOB, "hello").await;
     world.ask(
@@ -78,8 +77,7 @@ async fn an_answer_counts_on_the_route_that_its_sender_was_sent() {
 
 #[tokio::test]
 async fn whoever_has_begun_and_is_not_the_chat_is_told_too() {
-    let route = format!("{{ channel = \"whatsapp\", chat = \"{ADA}\", responders = [\"{ADA}\", \"{BOB}\"] }}");
-    let world = on_whatsapp(sim(), &route, "").await;
+    let world = on_whatsapp(sim(), TO_BOTH, "").await;
     world.writes(ADA, "hello").await;
     world.writes(BOB, "hello").await;
     world.ask("r1", json!({"questions": [{"question": "First?"}, {"question": "Second?"}]}));
@@ -99,8 +97,7 @@ async fn whoever_has_begun_and_is_not_the_chat_is_told_too() {
 /// Whoever was sent the question can answer it, whatever becomes of it on another phone.
 #[tokio::test]
 async fn a_question_that_one_person_cannot_be_sent_waits_for_who_has_it() {
-    let route = format!("{{ channel = \"whatsapp\", chat = \"{ADA}\", responders = [\"{ADA}\", \"{BOB}\"] }}");
-    let world = on_whatsapp(sim(), &route, "").await;
+    let world = on_whatsapp(sim(), TO_BOTH, "").await;
     world.writes(ADA, "hello").await;
     world.writes(BOB, "hello").await;
     let ask = |id: &str| {

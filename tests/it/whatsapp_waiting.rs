@@ -2,7 +2,7 @@
 //! not lost, and nobody else waits for it.
 
 use crate::harness::{SOON, World, choice};
-use crate::on_whatsapp::{ADA, BOB, TO_ADA, on_whatsapp, result, sim};
+use crate::on_whatsapp::{ADA, BOB, TO_ADA, TO_BOTH, on_whatsapp, result, sim};
 use crate::said;
 use askd_sim::whatsapp::{Config, Ladder, Message, Stage, Traffic};
 use serde_json::{Value, json};
@@ -115,9 +115,8 @@ async fn a_reply_to_a_question_that_has_ended_meanwhile_reaches_no_other_one() {
 /// The question reaches all through the chat, so Bob's first message of the day may be the answer.
 #[tokio::test]
 async fn a_reply_that_opens_the_window_waits_if_a_question_may_have_left() {
-    let route = format!("{{ channel = \"whatsapp\", chat = \"{ADA}\", responders = [\"{ADA}\", \"{BOB}\"] }}");
     for (ahead, ago, comes) in [(0, -1, true), (3, -1, true), (-3, 1, true), (3, -1, false)] {
-        let world = untold(ahead, &route, "").await;
+        let world = untold(ahead, TO_BOTH, "").await;
         let question = asks(&world, "r1", "Delete?").await;
         let no = [text(BOB, "wamid.no", sent(&question) - ago, "no")];
         assert_eq!(answers(&world, &no).await, 503, "{ahead} {ago}");

@@ -148,7 +148,7 @@ impl Broker {
         }
         let given = self.give_outcome(&ask, request, |waiter| Relation::JoinsSettled(Box::new(waiter))).await;
         if matches!(given, Some(Submitted::Joined(_))) {
-            self.let_share(id);
+            self.0.repeats.let_share(id);
         }
         given
     }

@@ -21,7 +21,7 @@ const WAITS_FOR: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct Repeats(Mutex<HashMap<(Group, RequestId), Repeat>>);
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 struct Repeat {
     of: AskId,
     /// Another call was given the outcome while this one waited. Who comes later asks something new once an agent has taken it.
@@ -32,8 +32,29 @@ struct Repeat {
 impl Repeats {
     fn find(&self, group: &Group, request_id: &RequestId, now: Moment) -> Option<Repeat> {
         let repeats = self.0.lock();
-        let waits = |repeat: &&Repeat| now < repeat.until && !on("askedanew");
-        repeats.get(&(group.clone(), request_id.clone())).filter(waits).cloned()
+        // Each request looks, and hardly any waits.
+        if repeats.is_empty() || on("askedanew") {
+            return None;
+        }
+        repeats.get(&(group.clone(), request_id.clone())).copied().filter(|repeat| now < repeat.until)
+    }
+
+    /// Notes that a call waits for the outcome of this ask.
+    fn note(&self, ask: &Ask, request_id: &RequestId, now: Moment) {
+        let mut repeats = self.0.lock();
+        // Only what came within the last minute is in it.
+        if repeats.len().is_power_of_two() {
+            repeats.retain(|_, repeat| now < repeat.until);
+        }
+        let new = Repeat { of: ask.id, shares: false, until: now + WAITS_FOR };
+        let repeat = repeats.entry((ask.group.clone(), request_id.clone())).or_insert(new);
+        let goes_on = repeat.of == ask.id && now < repeat.until;
+        *repeat = Repeat { shares: goes_on && repeat.shares, ..new };
+    }
+
+    /// A call was given the outcome of this ask that no call had taken: all that wait for it now are given it, too.
+    pub(super) fn let_share(&self, of: AskId) {
+        self.0.lock().values_mut().filter(|repeat| repeat.of == of).for_each(|repeat| repeat.shares = true);
     }
 }
 
@@ -68,22 +89,7 @@ impl Asking {
 impl Broker {
     /// Notes that a call waits for the outcome of this ask.
     pub(super) fn note_repeat(&self, ask: &Ask, request: &Request) {
-        let now = self.clock().monotonic();
-        let mut repeats = self.0.repeats.0.lock();
-        // Only what came within the last minute is in it.
-        if repeats.len().is_power_of_two() {
-            repeats.retain(|_, repeat| now < repeat.until);
-        }
-        let key = (ask.group.clone(), request.request_id.clone());
-        let before = repeats.remove(&key).filter(|repeat| repeat.of == ask.id && now < repeat.until);
-        let shares = before.is_some_and(|repeat| repeat.shares);
-        repeats.insert(key, Repeat { of: ask.id, shares, until: now + WAITS_FOR });
-    }
-
-    /// A call was given the outcome of this ask that no call had taken: all that wait for it now are given it, too.
-    pub(super) fn let_share(&self, of: AskId) {
-        let mut repeats = self.0.repeats.0.lock();
-        repeats.values_mut().filter(|repeat| repeat.of == of).for_each(|repeat| repeat.shares = true);
+        self.0.repeats.note(ask, &request.request_id, self.clock().monotonic());
     }
 
     /// A call that waited was withdrawn.
@@ -91,15 +97,18 @@ impl Broker {
         self.0.repeats.0.lock().remove(&(group.clone(), request_id.clone()));
     }
 
+    fn repeat(&self, group: &Group, request_id: &RequestId) -> Option<Repeat> {
+        self.0.repeats.find(group, request_id, self.clock().monotonic())
+    }
+
     /// Whether this call waits for an outcome.
     pub(super) fn waits_for_outcome(&self, group: &Group, request_id: &RequestId) -> bool {
-        self.0.repeats.find(group, request_id, self.clock().monotonic()).is_some()
+        self.repeat(group, request_id).is_some()
     }
 
     /// The outcome that this call waited for, if another call was given it meanwhile.
     pub(super) async fn share(&self, group: &Group, request: &Request) -> Option<Submitted> {
-        let found = self.0.repeats.find(group, &request.request_id, self.clock().monotonic());
-        let Repeat { of, .. } = found.filter(|repeat| repeat.shares)?;
+        let Repeat { of, .. } = self.repeat(group, &request.request_id).filter(|repeat| repeat.shares)?;
         let ask = match self.get(of).await {
             Ok(ask) => ask?,
             Err(error) => return Some(Self::unreadable(of, &error)),

@@ -85,10 +85,10 @@ impl AskState {
         let widget = self.widgets.get(route).filter(|widget| widget.route.reports_statuses());
         widget.into_iter().flat_map(move |widget| {
             widget.sendings.iter().filter_map(move |sending| {
-                let person = sending.to.as_ref().unwrap_or(&widget.route.chat);
+                let person = widget.recipient(sending);
                 let is_next = self.next_question(route, person) == Some(sending.question);
                 let has_it = person != widget.asked() && is_next && sending.message.is_some() && !sending.failed;
-                has_it.then_some((person.as_str(), sending.question))
+                has_it.then_some((person, sending.question))
             })
         })
     }

@@ -48,6 +48,11 @@ impl Sending {
 }
 
 impl Widget {
+    /// The person that it went to.
+    pub fn recipient<'a>(&'a self, sending: &'a Sending) -> &'a str {
+        sending.to.as_ref().unwrap_or(&self.route.chat)
+    }
+
     /// Records that the question is about to be sent.
     pub(super) fn sends(&mut self) {
         self.sendings.push(Sending {
@@ -110,7 +115,7 @@ impl AskState {
         let widget = self.widgets.get(route)?;
         let chat = &widget.route.chat;
         let reaches = |sending: &&Sending| {
-            let to = sending.to.as_ref().unwrap_or(chat);
+            let to = widget.recipient(sending);
             sending.question == question && !sending.failed && (to == person || (question == 0 && to == chat))
         };
         let sendings = widget.sendings.iter().filter(reaches);

@@ -99,9 +99,8 @@ impl AskState {
     }
 
     /// One more call is given the outcome that no call took.
-    pub(super) fn join_settled(&mut self, mut waiter: Waiter, cx: &mut Context) -> bool {
-        waiter = self.of_other_session(waiter);
-        self.keeps_outcome(cx.now, self.session_of(&waiter)) && self.is_free() && self.give_to(waiter, cx)
+    pub(super) fn join_settled(&mut self, waiter: Waiter, cx: &mut Context) -> bool {
+        self.keeps_outcome(cx.now, self.session_of(&waiter)) && self.give_to(waiter, cx)
     }
 
     /// Whether a call that waited for the outcome while another call was given it is given it, too, once it is free.
@@ -111,12 +110,11 @@ impl AskState {
 
     /// One more call is given the outcome that another one got while both waited for it.
     pub(super) fn share(&mut self, waiter: Waiter, cx: &mut Context) -> bool {
-        let waiter = self.of_other_session(waiter);
-        self.shares_outcome(cx.now) && self.is_free() && self.give_to(waiter, cx)
+        self.shares_outcome(cx.now) && self.give_to(waiter, cx)
     }
 
     fn give_to(&mut self, mut waiter: Waiter, cx: &mut Context) -> bool {
-        if self.waiter(&waiter.request_id).is_some() {
+        if !self.is_free() || self.waiter(&waiter.request_id).is_some() {
             return false;
         }
         let (alone, session) = (self.is_told_to_none(), self.session_of(&waiter).map(str::to_owned));

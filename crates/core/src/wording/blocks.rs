@@ -1,6 +1,7 @@
 //! The sentences about questions that were asked too often: a part of [`super::wording`], through which they are
 //! used. Texts marked *exact* are part of the contract.
 
+use super::whatsapp::by_code;
 use super::{Closing, notice};
 use crate::{Block, Person, Questions};
 
@@ -48,20 +49,17 @@ pub fn how_to_allow(code: &str) -> String {
 
 /// To a person who allowed something while several things are blocked; each with its code and a few words.
 pub fn which_to_allow(blocked: &[(String, String)]) -> String {
-    let list: Vec<String> = blocked.iter().map(|(code, question)| format!("{code}: {question}")).collect();
-    let code = blocked.first().map_or("k7", |(code, _)| code.as_str());
-    format!("Which one do you mean?\n{}\n\nReply \"allow {code}\", for example.", list.join("\n"))
+    let (list, code) = by_code(blocked);
+    format!("Which one do you mean?\n{list}\n\nReply \"allow {code}\", for example.")
 }
 
 /// To a person who wrote `allow` while something is blocked and a question is open that takes any words; each block with its code
 /// and a few words.
 pub fn allow_or_answer(blocked: &[(String, String)]) -> String {
-    let list: Vec<String> = blocked.iter().map(|(code, question)| format!("{code}: {question}")).collect();
-    let code = blocked.first().map_or("k7", |(code, _)| code.as_str());
+    let (list, code) = by_code(blocked);
     format!(
-        "Do you want to allow this, or to answer the open question?\n{}\n\nReply \"allow {code}\" to allow it. Swipe the open question \
-         to answer it.",
-        list.join("\n")
+        "Do you want to allow this, or to answer the open question?\n{list}\n\nReply \"allow {code}\" to allow it. Swipe the open \
+         question to answer it."
     )
 }
 

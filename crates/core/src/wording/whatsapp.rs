@@ -113,12 +113,14 @@ pub fn whatsapp_reminder(until: &str) -> String {
 
 /// Asks which of several open asks was meant; each with its code and a few words.
 pub fn which_one(open: &[(String, String)]) -> String {
-    let list: Vec<String> = open.iter().map(|(code, question)| format!("{code}: {question}")).collect();
-    let code = open.first().map_or("k7", |(code, _)| code.as_str());
-    format!(
-        "Which question do you mean?\n{}\n\nSwipe it to reply, or start with its code: \"{code} 2\".",
-        list.join("\n")
-    )
+    let (list, code) = by_code(open);
+    format!("Which question do you mean?\n{list}\n\nSwipe it to reply, or start with its code: \"{code} 2\".")
+}
+
+/// Asks with their codes and a few words each, line by line, and the first code for an example.
+pub(super) fn by_code(asks: &[(String, String)]) -> (String, &str) {
+    let list: Vec<String> = asks.iter().map(|(code, question)| format!("{code}: {question}")).collect();
+    (list.join("\n"), asks.first().map_or("k7", |(code, _)| code.as_str()))
 }
 
 /// Why a message is not an answer to the question.

@@ -49,7 +49,7 @@ impl Asked {
     pub(super) fn find(ask: Ask, ids: &[String], quotes: Option<&str>) -> Option<Self> {
         let theirs = |to: &str| ids.iter().any(|id| id == to);
         let likely = |widget: &Widget| {
-            let sent = widget.sendings.iter().filter(|sent| theirs(sent.to.as_ref().unwrap_or(&widget.route.chat)));
+            let sent = widget.sendings.iter().filter(|sent| theirs(widget.recipient(sent)));
             let has_it = quotes.is_some_and(|quoted| widget.question_of(quoted).is_some());
             (has_it, sent.filter_map(Sending::since).max(), theirs(widget.asked()))
         };
@@ -72,7 +72,7 @@ impl Asked {
         let next = ask.next_question(route, &person).unwrap_or(0);
         // A refused sending is not kept, and one whose reply was lost may be in the chat for good.
         let unnamed = widget.sendings.iter().filter(|sent| {
-            let to = sent.to.as_ref().unwrap_or(&widget.route.chat);
+            let to = widget.recipient(sent);
             sent.question == next && sent.message.is_none() && !sent.failed && theirs(to)
         });
         let under_way = if let WidgetState::Sent { at, .. } | WidgetState::Unknown { at, .. } = widget.state {
@@ -113,13 +113,13 @@ impl Asked {
     /// Whether a question of it was sent to this person, and not only to the chat of the route.
     pub(super) fn was_sent(&self) -> bool {
         let widget = &self.ask.widgets[self.route];
-        widget.sendings.iter().any(|sent| *sent.to.as_ref().unwrap_or(&widget.route.chat) == self.person)
+        widget.sendings.iter().any(|sent| widget.recipient(sent) == self.person)
     }
 
     /// To whom what is on its way goes of which nothing is known yet.
     pub(super) fn goes_to(&self) -> Option<&str> {
         let sending = self.sending().filter(|sending| sending.message.is_none() && sending.left.is_none())?;
-        Some(sending.to.as_deref().unwrap_or(&self.ask.widgets[self.route].route.chat))
+        Some(self.ask.widgets[self.route].recipient(sending))
     }
 
     pub(super) fn question(&self) -> &Question {

@@ -138,8 +138,13 @@ impl Broker {
         // Very many may wait, so none of them holds its ask.
         let (broker, id, place) = (self.clone(), ask.id, ask.route(route).cloned());
         let (in_chat, group) = (is_in_chat(ask), ask.group.clone());
+        // What is due from the beginning is due: a clock that follows a database's may have moved back since, and whoever sleeps stands
+        // in no line.
+        let is_due = not_before <= ask.created_at;
         let mut turn = Box::pin(async move {
-            broker.clock().sleep_until(not_before).await;
+            if !is_due {
+                broker.clock().sleep_until(not_before).await;
+            }
             // Another daemon may hold the group since: this one uses up no turn that all of them share.
             if broker.tenure_of(in_chat, &group).is_none() {
                 return;

@@ -117,9 +117,10 @@ describe('who reads the inbox', () => {
     for (const [place, tab] of tabs.entries()) await card(tab, asks[place]).getByRole('textbox').fill(`a long answer in tab ${place}`);
     await daemon.reload(text(NEW, ['research']));
     for (const tab of tabs) await until('the form to sign in', () => tab.getByLabel('Inbox token').isVisible());
+    // Who signs in does so in every tab.
+    await tabs[0].getByLabel('Inbox token').fill(NEW);
+    await button(tabs[0], 'Open').click();
     for (const [place, tab] of tabs.entries()) {
-      await tab.getByLabel('Inbox token').fill(NEW);
-      await button(tab, 'Open').click();
       await visible(card(tab, asks[place]));
       assert.equal(await card(tab, asks[place]).getByRole('textbox').inputValue(), `a long answer in tab ${place}`);
     }

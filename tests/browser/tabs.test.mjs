@@ -117,6 +117,19 @@ test('tabs of different people share nothing', async () => {
   assert.equal(holding().length, 2);
 });
 
+test('a tab that was opened before the first one had signed in does so with it', async () => {
+  holders.clear();
+  const ask = await asked('Which for the page?');
+  // The list of the first one hangs: it does not know yet whether its token is good.
+  let reply;
+  const held = new Promise((resolve) => { reply = resolve; });
+  const first = await tab(daemon.link, (fresh) => fresh.route('**/api/v1/events', (route) => held.then(() => route.continue())));
+  const second = await tab(daemon.url);
+  await visible(second.getByLabel('Inbox token'));
+  reply();
+  for (const one of [first, second]) await visible(card(one, ask));
+});
+
 test('where pages have no locks, as over plain HTTP to another host, each tab has a stream of its own', async () => {
   holders.clear();
   const ask = await asked('Which for the page?');

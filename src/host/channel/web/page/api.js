@@ -85,6 +85,13 @@ export function onForgottenElsewhere(react) {
   });
 }
 
+// Takes the token that another tab has proved good, where this one `wants` it.
+export function onSignedInElsewhere(wants, react) {
+  window.addEventListener('storage', ({ key, newValue }) => {
+    if (key === TOKEN_KEY && newValue !== null && wants() && useToken(newValue)) react();
+  });
+}
+
 // The raw reply; rejects only if there is none. A token is kept once it has proved good.
 export async function request(path, options = {}) {
   const used = token;

@@ -1,7 +1,7 @@
 // The inbox page: signs in, keeps the two lists true to the daemon, and brings new questions forward. It deliberately
 // decides nothing about an ask: which answers fit, who was first and when time is up is the daemon's to say.
 
-import { findToken, forgetToken, listAsks, onForgottenElsewhere, oneAsk, whoAmI, Problem, reportShown, tryRememberedToken, useToken } from './api.js';
+import { findToken, forgetToken, listAsks, onForgottenElsewhere, onSignedInElsewhere, oneAsk, whoAmI, Problem, reportShown, tryRememberedToken, useToken } from './api.js';
 import { blockedItem, isBlocked } from './blocked.js';
 import { openCard } from './card.js';
 import { byId, el } from './dom.js';
@@ -514,6 +514,7 @@ byId('sign-in-form').addEventListener('submit', (event) => {
 });
 byId('forget').addEventListener('click', () => forget());
 onForgottenElsewhere(() => forget());
+onSignedInElsewhere(() => !byId('sign-in').hidden, connect);
 byId('more').addEventListener('click', () => {
   const last = byId('settled').lastElementChild;
   settledLimit += SETTLED_AT_ONCE;
@@ -567,9 +568,9 @@ setInterval(() => {
   for (const item of items.values()) item.tick();
 }, 1000);
 
-// Without a token a proxy in front of askd may say who this is.
+// Without a token a proxy in front of askd may say who this is; or another tab signs in meanwhile.
 async function begin() {
-  if (findToken() || (await whoAmI().catch(() => ({ name: null }))).name !== null) connect();
+  if (findToken() || (await whoAmI().catch(() => ({ name: null }))).name !== null || findToken()) connect();
   else openSignIn('');
 }
 

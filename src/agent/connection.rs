@@ -9,6 +9,8 @@ use crate::random;
 use parking_lot::Mutex;
 use reqwest::{Client, ClientBuilder, Method, Response, StatusCode, Url, header};
 use serde_json::Value;
+use std::error::Error;
+use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -65,6 +67,9 @@ impl Connection {
             let fail = |why: String| unfit(format!("cannot use ASKD_CA_FILE={file}: {why}"));
             let bytes = std::fs::read(&file).map_err(|error| fail(error.to_string()))?;
             let authorities = reqwest::Certificate::from_pem_bundle(&bytes).map_err(|error| fail(error.to_string()))?;
+            if authorities.is_empty() {
+                return Err(fail("there is no certificate in it (-----BEGIN CERTIFICATE-----)".to_owned()));
+            }
             builder = builder.tls_certs_only(authorities);
         }
         let http = builder.build().map_err(|error| unfit(format!("ASKD_URL={url}: {error}")))?;
@@ -201,7 +206,8 @@ impl Connection {
                 }
                 Err(error) => {
                     heard |= !error.is_connect() && !error.is_builder();
-                    format!("{:#}", anyhow::Error::from(error.without_url()))
+                    let error = anyhow::Error::from(error.without_url());
+                    format!("{error:#}{}", of_tls(&error))
                 }
             };
             if self.clock.monotonic() + pause >= until() {
@@ -218,6 +224,24 @@ fn base(url: &str) -> &str {
     let url = url.trim_end_matches('/');
     let url = url.strip_suffix("/mcp").filter(|url| url.ends_with("/agent/v1")).unwrap_or(url);
     url.strip_suffix("/agent/v1").unwrap_or(url)
+}
+
+/// How to mend what TLS does not say in words for people.
+fn of_tls(error: &anyhow::Error) -> &'static str {
+    match error.chain().find_map(tls_error) {
+        Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)) => {
+            ": there is no TLS at this port; is it http://, or another port?"
+        }
+        Some(rustls::Error::InvalidCertificate(
+            rustls::CertificateError::UnknownIssuer | rustls::CertificateError::BadSignature,
+        )) => ": ASKD_CA_FILE names the certificate of a private authority",
+        _ => "",
+    }
+}
+
+/// It comes in an error of input and output, or in one within another.
+fn tls_error<'e>(cause: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
+    cause.downcast_ref().or_else(|| tls_error(cause.downcast_ref::<io::Error>()?.get_ref()?))
 }
 
 /// Whether a reply says only that now is not the time. A proxy whose daemon is away answers 502 or 504, or by a page of its
@@ -305,6 +329,27 @@ pub(super) mod tests {
             assert_eq!(base(url), "https://h", "{url}");
         }
         assert_eq!((base("https://h/askd/"), base("https://h/mcp")), ("https://h/askd", "https://h/mcp"));
+    }
+
+    #[tokio::test]
+    async fn an_address_with_https_at_a_port_without_tls_is_told_in_words() {
+        let url = replies(&["HTTP/1.1 400 Bad Request\r\n\r\n"]).replace("http:", "https:");
+        let connection = Connection::new(&url, token, Clock::system()).unwrap();
+        let now = connection.clock.monotonic();
+        let tried = connection.try_until(Method::GET, "/briefings", b"", || now, async |_| Some(())).await;
+        let Err(Failed::Late { why, .. }) = tried else { panic!("it was taken") };
+        assert!(why.ends_with("there is no TLS at this port; is it http://, or another port?"), "{why}");
+    }
+
+    #[test]
+    fn a_file_without_a_certificate_names_no_authority() {
+        let empty = tempfile::NamedTempFile::new().unwrap();
+        let variable = |name: &str| match name {
+            "ASKD_CA_FILE" => Some(empty.path().display().to_string()),
+            name => token(name),
+        };
+        let refused = Connection::new("https://h.example", variable, Clock::system()).unwrap_err().to_string();
+        assert!(refused.contains("there is no certificate in it"), "{refused}");
     }
 
     #[test]

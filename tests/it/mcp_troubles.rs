@@ -46,6 +46,21 @@ fn answer(id: &str) -> Value {
 }
 
 #[test]
+fn a_question_that_was_withdrawn_is_asked_anew_by_the_next_call() {
+    let world = World::empty();
+    let agent = world.group("g");
+    let mut client = Client::new(&agent.path, &[]);
+    let first = claimed(&agent, &mut client, 0);
+    // No daemon hears it, so the file waits for one.
+    let told = client.call("ask_user_cancel", &json!({"question_id": first}));
+    assert_eq!(told.status(), "cancelled");
+    let second = claimed(&agent, &mut client, 0);
+    assert_ne!(first, second);
+    agent.put_response(&second, &answer(&second));
+    client.call("ask_user", &go(60_000)).assert_answered(&json!({"Go?": "yes"}));
+}
+
+#[test]
 fn a_folder_for_reading_alone_is_told_with_what_to_do_and_loses_no_answer() {
     let world = World::empty();
     let agent = world.group("g");

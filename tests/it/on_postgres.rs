@@ -385,6 +385,17 @@ fn while_the_database_is_away_nothing_is_acknowledged_and_nothing_is_lost() {
     assert_eq!(database.query("select count(*) from askd.asks"), ["2"]);
 }
 
+/// The log names what cannot be reached, and never the password.
+#[test]
+fn a_database_that_is_not_there_is_named() {
+    let settings = "[postgres]\nurl = \"postgres://askd:x@127.0.0.1:1/askd\"\nnode = \"host-a\"\n";
+    let mut world = World::empty().in_files().with_binary().more_config(settings);
+    world.start_waiting();
+    let told =
+        within(SOON, "the warning", || Some(world.log()).filter(|log| log.contains("trying again every second")));
+    assert!(told.contains("127.0.0.1:1: ") && !told.contains("askd:x@"), "{told}");
+}
+
 /// A proxy sends it nothing before it is ready, so nothing else is saved there.
 #[test]
 fn a_daemon_that_could_not_store_an_answer_is_ready_again_without_another_one() {

@@ -226,4 +226,5 @@ pub(crate) fn a_reload_reads_the_certificate_anew(world: World) {
     let said = ask(&first).wait_with_output().unwrap();
     let told = String::from_utf8(said.stderr).unwrap();
     assert!(said.status.code() == Some(5) && told.contains("no askd took the question"), "{told}");
+    assert!(told.contains("ASKD_CA_FILE names the certificate"), "{told}");
 }

@@ -106,10 +106,12 @@ impl Questions {
         }
     }
 
-    /// Asks, or finds the question that is open already.
+    /// Asks, or finds the question that is open already. One that was withdrawn is asked anew: its outcome is no answer to a call
+    /// that came later.
     pub(super) fn ask(&mut self, arguments: AskArguments) -> Result<Asked, CallToolResult> {
         let AskArguments { request, key, retries, note, .. } = arguments;
-        if let Some((id, question)) = self.open.iter().find(|(_, question)| question.key == key) {
+        if let Some((id, question)) = self.open.iter().find(|(_, question)| question.key == key && !question.withdrawn)
+        {
             return Ok(Asked { id: id.clone(), note: question.note.clone() });
         }
         let refused = |response| answer::result(&Report { response, note: note.clone() }, None);

@@ -233,14 +233,17 @@ impl Connections {
         Ok(read.ok_or_else(late)??)
     }
 
-    /// Why no connection can be made; `None` if one can. The pool only says that it waited.
+    /// Why no connection can be made, and where; `None` if one can. The pool only says that it waited.
     pub(super) async fn cause(&self) -> Option<String> {
-        let connected = self.clock.timeout(LIMIT, PgConnection::connect_with(&self.pool.connect_options())).await;
-        match connected {
-            Some(Ok(_)) => None,
-            Some(Err(error)) => Some(error.to_string()),
-            None => Some(format!("no answer within {} ms", LIMIT.as_millis())),
-        }
+        let options = self.pool.connect_options();
+        let why = match self.clock.timeout(LIMIT, PgConnection::connect_with(&options)).await {
+            Some(Ok(_)) => return None,
+            Some(Err(error)) => error.to_string(),
+            None => format!("no answer within {} ms", LIMIT.as_millis()),
+        };
+        let tcp = format!("{}:{}", options.get_host(), options.get_port());
+        let place = options.get_socket().map_or(tcp, |socket| socket.display().to_string());
+        Some(format!("{place}: {why}"))
     }
 
     /// The clock of leases and time limits: the computer's, whatever clock the daemon runs by.

@@ -59,9 +59,9 @@ impl Connection {
             return Err(unfit(format!("ASKD_URL={url} would send the token unencrypted: {mend}")));
         }
         let mut builder = ClientBuilder::new().connect_timeout(REPLY).redirect(reqwest::redirect::Policy::none());
-        // Plain HTTP needs no certificates, and slim images have none.
+        // Plain HTTP needs no certificates, and slim images have none. It leads nowhere else: a proxy would read the token.
         if address.scheme() == "http" {
-            builder = builder.tls_certs_only([]);
+            builder = builder.tls_certs_only([]).no_proxy();
         }
         if let Some(file) = variable("ASKD_CA_FILE") {
             let fail = |why: String| unfit(format!("cannot use ASKD_CA_FILE={file}: {why}"));
@@ -210,11 +210,13 @@ impl Connection {
                     format!("{error:#}{}", of_tls(&error))
                 }
             };
-            if self.clock.monotonic() + pause >= until() {
+            let left = until().since(self.clock.monotonic());
+            if left.is_zero() {
                 return Err(Failed::Late { why, heard });
             }
-            self.clock.sleep(pause).await;
-            pause = (pause * 2).min(PAUSES.1);
+            // The last try comes at the very end: a daemon may be back by then.
+            self.clock.sleep(pause.min(left)).await;
+            pause = pause.saturating_mul(2).min(PAUSES.1);
         }
     }
 }

@@ -202,7 +202,7 @@ impl Call {
                         }
                         Ok(Next::Over)
                     }
-                    Wish::Take => self.taken().await.map(|()| Next::Over),
+                    Wish::Take => self.taken_at_last().await,
                     Wish::Leave => Ok(Next::Over),
                 }
             };
@@ -279,7 +279,7 @@ impl Call {
         self.seen.lock().end.as_ref().is_some_and(Result::is_ok)
     }
 
-    /// If the daemon cannot be told, the outcome is owed to the next process that asks.
+    /// Until the daemon knows, the outcome is owed to the next process that asks.
     async fn taken(&self) -> Result<(), AgentError> {
         let until = self.at.clock.monotonic() + PATIENCE;
         match self.at.try_until(Method::POST, &self.path("/taken"), b"", || until, done).await {
@@ -287,6 +287,23 @@ impl Call {
             Ok(reply) => Err(AgentError::Gone(detail(reply).await)),
             Err(Failed::Refused) => Err(self.at.refused()),
             Err(Failed::Late { .. }) => Err(AgentError::HostSilent),
+        }
+    }
+
+    /// The same for as long as this process lives: a daemon may be away for longer than one that asks has patience.
+    async fn taken_at_last(&self) -> Result<Next, AgentError> {
+        let told = self.taken().await;
+        if let Err(error) = &told {
+            let request_id = &self.request_id;
+            let what = "askd does not know that an outcome was taken: it may give it to another call, or start the agent with it";
+            tracing::warn!(%request_id, %error, "{what}");
+        }
+        match told {
+            Err(error @ AgentError::HostSilent) => {
+                self.end(Err(error));
+                Ok(Next::Again)
+            }
+            told => told.map(|()| Next::Over),
         }
     }
 

@@ -13,6 +13,8 @@ const LONGEST_NAME: usize = 16;
 /// Time left that is worth a colour.
 const SOON: Duration = Duration::from_secs(5 * 60);
 
+/// Begins each line of the agent's, so that none of them can pose as askd's own.
+const AGENTS: &str = "| ";
 const BOLD: &str = "1";
 const DIM: &str = "2";
 const RED: &str = "31";
@@ -137,10 +139,10 @@ impl Look {
         };
         let head = format!("{code}  {}  {}  {state}", text(ask, "group"), place(ask));
         let mut lines = vec![self.paint(BOLD, &head)];
-        lines.extend(self.paragraph(DIM, text(ask, "cause_line")));
+        lines.extend(self.paragraph(DIM, "", text(ask, "cause_line")));
         lines.extend(ending(ask, now));
         for (style, field) in [(BOLD, "title"), ("", "context")] {
-            lines.extend(self.paragraph(style, text(ask, field)));
+            lines.extend(self.paragraph(style, AGENTS, text(ask, field)));
         }
         let questions = ask["questions"].as_array().map_or(&[][..], Vec::as_slice);
         for question in questions {
@@ -156,7 +158,7 @@ impl Look {
     }
 
     fn question(&self, question: &Value, of_several: bool) -> Vec<String> {
-        let mut lines = self.paragraph(BOLD, text(question, "question"));
+        let mut lines = self.paragraph(BOLD, AGENTS, text(question, "question"));
         let options = question["options"].as_array().map_or(&[][..], Vec::as_slice);
         for (number, option) in options.iter().enumerate() {
             let description = option["description"].as_str().map(|text| format!(" - {text}"));
@@ -183,13 +185,19 @@ impl Look {
         lines
     }
 
-    fn paragraph(&self, style: &str, value: &str) -> Vec<String> {
-        let lines = value.lines().flat_map(|line| self.wrapped("", line));
+    /// `mark`: what each line begins with.
+    fn paragraph(&self, style: &str, mark: &str, value: &str) -> Vec<String> {
+        let lines = value.lines().flat_map(|line| self.wrapped_after(mark, mark, line));
         lines.map(|line| if style.is_empty() { line } else { self.paint(style, &line) }).collect()
     }
 
     /// A line in as many as it needs; the second and further ones are indented as the first one's text.
     fn wrapped(&self, lead: &str, line: &str) -> Vec<String> {
+        self.wrapped_after(lead, &" ".repeat(length(lead)), line)
+    }
+
+    /// The same; `next`: what the second and further ones begin with.
+    fn wrapped_after(&self, lead: &str, next: &str, line: &str) -> Vec<String> {
         let line = printable(line);
         let Some(width) = self.width else { return vec![format!("{lead}{line}")] };
         let mut lines = vec![lead.to_owned()];
@@ -197,7 +205,7 @@ impl Look {
         for word in line.split(' ') {
             let last = lines.last().map_or(0, |last| length(last));
             if !empty && last + 1 + length(word) > width {
-                lines.push(" ".repeat(length(lead)));
+                lines.push(next.to_owned());
                 empty = true;
             }
             if let Some(last) = lines.last_mut() {
@@ -342,12 +350,12 @@ mod tests {
         let show = Look { width: Some(50), colour: false }.show(&ask, now());
         insta::assert_snapshot!(show, @r"
         e7  deploy  Slack  1h 59m left
-        Release 2.4
-        All 812 tests pass, and the database needs no
-        migration at all this time.
+        | Release 2.4
+        | All 812 tests pass, and the database needs no
+        | migration at all this time.
 
-        Which database should the new service use, given
-        the load we expect?
+        | Which database should the new service use, given
+        | the load we expect?
           1. yes
           2. no - not today
           (or in your own words: --text)

@@ -1,7 +1,7 @@
 //! `askd token`: the tokens with which agents ask over HTTP. A running daemon does it; without one this command does it itself,
 //! under the lock of the state folder.
 
-use super::asks::{Where, pretty, segment};
+use super::asks::{Where, pretty};
 use super::layout::{Look, short, text, time_from};
 use super::{Exit, FAILED, USAGE, as_owner, say};
 use crate::clock::Clock;
@@ -62,10 +62,19 @@ pub(super) struct List {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  askd token revoke 3f2a9c0e41b7")]
 pub(super) struct Revoke {
-    /// Its id, as `askd token list` shows it: the part between the first two underscores of the token.
+    /// Its id, as `askd token list` shows it, or the whole token.
     id: String,
     #[command(flatten)]
     at: Where,
+}
+
+/// The id of a token: of a whole one, the part between the first two underscores. A token is a secret, so no error repeats it.
+fn id_of(given: &str) -> Result<&str, Exit> {
+    let id = given.trim().strip_prefix("askd_").map_or(given.trim(), |rest| rest.split('_').next().unwrap_or_default());
+    if !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return Ok(id);
+    }
+    Err(Exit::new(USAGE, "that is no id of a token and no token; `askd token list` shows the ids"))
 }
 
 /// A token that has expired already is a mistake.
@@ -99,9 +108,10 @@ impl TokenCommand {
                 Ok(say(&shown(&Look::of_stdout(), &listed, Clock::system().now()))?)
             }
             Self::Revoke(Revoke { id, at }) => {
-                let revoked = at.ask_daemon(Method::DELETE, &format!("/tokens/{}", segment(&id)?), None)?;
+                let id = id_of(&id)?;
+                let revoked = at.ask_daemon(Method::DELETE, &format!("/tokens/{id}"), None)?;
                 or_here(&at, revoked, |tokens| {
-                    if tokens.revoke(&id).context("cannot store it")? {
+                    if tokens.revoke(id).context("cannot store it")? {
                         Ok(Value::Null)
                     } else {
                         Err(Exit::new(FAILED, format!("there is no token {id:?}")))

@@ -18,7 +18,7 @@ impl Backoff {
     /// The pause before the next try.
     pub(super) fn pause(&mut self) -> Duration {
         let pause = self.next;
-        self.next = (pause * 2).min(self.longest);
+        self.next = pause.saturating_mul(2).min(self.longest);
         pause
     }
 

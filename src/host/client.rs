@@ -121,7 +121,8 @@ impl Client {
                 .map_err(|error| ClientError::Away { url: self.url.clone(), why: format!("it is not askd: {error}") });
         }
         if status == StatusCode::UNAUTHORIZED {
-            let mend = "`askd link` prints the current one, run as askd's own user or in its container";
+            let mend = "if it was started with --config, give this command the same; else `askd link` prints the current token, \
+                        run as askd's own user or in its container";
             return Err(ClientError::Problem {
                 status: status.as_u16(),
                 detail: format!("the daemon at {} refuses this token; {mend}", self.url),

@@ -175,7 +175,7 @@ describe('answering', () => {
     assert.deepEqual((await daemon.response(ask.request_id)).answers, { 'Which targets?': ['staging', 'prod', 'the laptop in the corner'] });
   });
 
-  test('Other in a form: typing chooses it, and another choice outdoes it', async () => {
+  test('Other in a form: typing chooses it, and another choice beside those words is refused', async () => {
     const both = (name) => ({ questions: [{ question: `Which region, ${name}?`, options: ['eu', 'us'] }, { question: 'Sure?', type: 'confirm' }] });
     const own = await daemon.asked(both('own'));
     const chosen = await daemon.asked(both('chosen'));
@@ -189,6 +189,12 @@ describe('answering', () => {
     await button(card(page, own), 'Submit').click();
     assert.deepEqual((await daemon.response(own.request_id)).answers, { 'Which region, own?': 'mars', 'Sure?': 'Yes' });
     await gone(card(page, own));
+    await button(card(page, chosen), 'Submit').click();
+    await visible(card(page, chosen).getByText('You have also entered words of your own. Choose “Other” to send them, or clear them.'));
+    const words = card(page, chosen).getByLabel('Other: your own words');
+    assert.ok(await words.evaluate((field) => field === document.activeElement));
+    await words.fill('');
+    await card(page, chosen).getByLabel('us', { exact: true }).check();
     await button(card(page, chosen), 'Submit').click();
     assert.deepEqual((await daemon.response(chosen.request_id)).answers, { 'Which region, chosen?': 'us', 'Sure?': 'Yes' });
   });
@@ -214,7 +220,6 @@ describe('answering', () => {
     assert.equal(await one.getByLabel('What is it called?').inputValue(), 'atlas');
     assert.ok(await one.getByLabel('prod').isChecked());
 
-    await own.fill('mars');
     await one.getByRole('radio', { name: 'eu' }).check();
     await button(one, 'Submit').click();
     assert.deepEqual((await daemon.response(ask.request_id)).answers, { 'Which targets?': ['prod'], 'Which region?': 'eu', 'What is it called?': 'atlas' });
@@ -301,6 +306,25 @@ describe('answering', () => {
 });
 
 describe('showing', () => {
+  test('no character of a pattern, a name or a command is taken for layout', async () => {
+    const asAre = [
+      'Commit __init__.py and delete backups/*/2024/*.gz?',
+      'rm -rf /data/*/cache/* at $5**2 and 3**2, and rm *tmp old*',
+      'Match ^.*foo.*$, \\*.log and \\*.txt?',
+    ];
+    for (const question of asAre) {
+      const ask = await daemon.asked({ questions: [{ ...FRAMEWORK, question }], context: `${question}\n\n1. stop\n5. wipe\n\n\`\`\`sql DELETE FROM users;\n\`\`\`\n\nAll **b**, and **two words**.` });
+      if (page === null) await open();
+      const one = card(page, ask);
+      await visible(one);
+      assert.equal(await one.locator('.question').innerText(), question);
+      assert.equal(await one.locator('.context p').first().innerText(), question);
+      assert.deepEqual(await one.locator('.context strong').allInnerTexts(), ['b', 'two words']);
+      assert.equal(await one.locator('.context pre').innerText(), 'sql DELETE FROM users;');
+      assert.deepEqual(await one.locator('.context li').evaluateAll((items) => items.map(({ value }) => value)), [1, 5]);
+    }
+  });
+
   const RLO = '\u202e';
   const HOSTILE = {
     title: '<script>alert(1)</script>"><b>bold</b>',
@@ -318,7 +342,9 @@ describe('showing', () => {
     const one = card(page, ask);
     await visible(one);
     const text = await one.innerText();
-    for (const words of [HOSTILE.title, HOSTILE.context, HOSTILE.questions[0].question, HOSTILE.questions[0].options[0].label]) assert.ok(text.includes(words), `${words} in:\n${text}`);
+    for (const words of [HOSTILE.title, HOSTILE.context, HOSTILE.questions[0].question, HOSTILE.questions[0].options[0].label]) {
+      assert.ok(text.includes(words.replaceAll(RLO, '\ufffd')), `${words} in:\n${text}`);
+    }
     assert.equal(await one.locator('script, b, i, svg, img, style').count(), 0);
     await noSidewaysScroll();
     await shoot(page, 'hostile');

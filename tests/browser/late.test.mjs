@@ -332,7 +332,7 @@ describe('an ask that timed out and can still be answered', () => {
     await daemon.kill();
     await visible(page.getByText('No connection to askd since'));
     await press(button(one, 'Vue'));
-    await visible(one.getByRole('alert').getByText('Your answer is sent again when askd is back'));
+    await visible(one.getByRole('alert').getByText('Keep this page open: your answer is sent when askd is back'));
     // The person goes on elsewhere.
     await page.evaluate(() => document.activeElement.blur());
     await until('the end of its time', () => one.getByText('Ends soon: time is up').isVisible(), 40000);
@@ -357,7 +357,7 @@ describe('an ask that timed out and can still be answered', () => {
     await daemon.kill();
     await visible(page.getByText('No connection to askd since'));
     await press(button(one, 'Vue'));
-    await visible(one.getByRole('alert').getByText('Your answer is sent again when askd is back'));
+    await visible(one.getByRole('alert').getByText('Keep this page open: your answer is sent when askd is back'));
     await daemon.run();
     await visible(done(page, ask).getByText('Answered after the timeout'), 40000);
     assert.deepEqual((await stored(ask)).late_answer.answers, { [FRAMEWORK.question]: 'Vue' });

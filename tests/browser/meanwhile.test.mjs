@@ -104,7 +104,7 @@ describe('when something happens meanwhile', () => {
     await page.unroute('**/answer');
     await page.route('**/answer', (route) => route.abort());
     await button(one, 'Try again').click();
-    await visible(one.getByRole('alert').getByText('Your answer is sent again when askd is back'));
+    await visible(one.getByRole('alert').getByText('Keep this page open: your answer is sent when askd is back'));
     await page.unroute('**/answer');
     // The page tries again, too, and may be faster.
     const clicked = button(one, 'Try again').click({ timeout: 5_000 }).catch(() => {});
@@ -122,7 +122,7 @@ describe('when something happens meanwhile', () => {
     await visible(page.getByText(/^No connection to askd since \d\d:\d\d\. Trying again…$/));
     assert.equal(await connectionLine().getAttribute('role'), 'status');
     await button(one, 'Submit').click();
-    await visible(one.getByRole('alert').getByText('Your answer is sent again when askd is back, unless you change it'));
+    await visible(one.getByRole('alert').getByText('Keep this page open: your answer is sent when askd is back, unless you change it'));
     assert.equal(await field.inputValue(), 'Faster');
     await field.fill('Faster, and smaller');
     await shoot(page, 'no-connection');

@@ -337,9 +337,13 @@ fn show_prints_what_a_person_needs_and_nothing_that_moves_the_cursor() {
         "questions": [{"question": "Which\u{7}?", "options": [{"label": "a\u{202e}b", "description": "d\u{9b}"}], "required": false}]}));
     let ask = world.one_open();
     let shown = out(&world.run(&["show", ask["id"].as_str().unwrap()]));
-    for words in
-        ["  g  inbox  ", "\nT [2J\nline one\nline two\n", "\n  1. ab - d", "in your own words: --text", "optional"]
-    {
+    for words in [
+        "  g  inbox  ",
+        "\n| T [2J\n| line one\n| line two\n\n| Which ?\n",
+        "\n  1. ab - d",
+        "in your own words: --text",
+        "optional",
+    ] {
         assert!(shown.contains(words), "{words}: {shown}");
     }
     let whole = out(&world.run(&["list", "--json"]));

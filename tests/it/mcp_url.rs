@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SECOND: Duration = Duration::from_secs(1);
 const NEW: &str = "2026-07-28";
@@ -694,4 +694,19 @@ fn only_a_good_token_opens_the_url_and_a_revocation_closes_it() {
     assert_eq!(call.message(), None, "the stream ends");
     assert_eq!(client.send(3, "tools/list", json!({})).status, 401);
     within(SOON, "the question to stay", || remote.world.open().pop());
+}
+
+/// They wait for their turn, as `askd mcp` does: a model would take a refusal for its own mistake.
+#[test]
+fn more_questions_than_a_token_may_ask_at_once_wait_for_their_turn() {
+    let limits = "[asks]\nmax_open_per_group = 100\nmax_per_hour_per_group = 100\n";
+    let remote = Remote::of(World::empty().with_binary().config(limits));
+    let client = Client::introduced(remote.agent("research"));
+    let begun = Instant::now();
+    for id in 1..=30 {
+        let question = json!({"questions": [{"question": format!("Go {id}?")}], "waitMs": 0});
+        client.call(id, "ask_user", &question).assert_pending();
+    }
+    // 20 at once, and 5 more each second.
+    assert!(begun.elapsed() >= Duration::from_millis(1_800), "{:?}", begun.elapsed());
 }

@@ -186,6 +186,21 @@ pub(crate) fn only_its_holder_takes_an_outcome(world: World) {
     assert_eq!(agent.other().taken("r1"), 410);
 }
 
+/// An operator replaces a token while its process runs: what was sent to the process stays its own.
+#[test]
+fn a_process_takes_with_another_token_what_it_was_sent_with_the_one_before() {
+    let remote = Remote::new();
+    let agent = remote.agent("research");
+    assert_eq!(agent.ask("r1", "Deploy?").0, 201);
+    remote.answer("r1", "yes");
+    let outcome = agent.outcome("r1");
+    assert_eq!(agent.revoked(&remote.world), 204);
+    let renewed = remote.agent("research");
+    assert_ne!(renewed.token, agent.token);
+    assert_eq!(renewed.outcome("r1"), outcome);
+    assert_eq!((renewed.other().taken("r1"), renewed.taken("r1")), (410, 204));
+}
+
 /// A call that waits with a token ends when the token is revoked.
 pub(crate) fn revoking_ends_open_calls(world: World) {
     let remote = Remote::of(world);
@@ -679,8 +694,16 @@ fn tokens_are_made_listed_and_revoked_with_and_without_a_daemon() {
     let refused = askd().args(["token", "list", "--config"]).arg(&file).output().unwrap();
     assert_eq!(refused.status.code(), Some(1));
     let url = world.url();
-    let revoked = askd().args(["token", "revoke", &id, "--url", &url, "--token", &world.token()]).output().unwrap();
-    assert!(revoked.status.success(), "{}", String::from_utf8_lossy(&revoked.stderr));
+    let revoke = |what: &str| {
+        let call = ["token", "revoke", what, "--url", &url, "--token", &world.token()];
+        let done = askd().args(call).output().unwrap();
+        (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    // A secret that leaked is not to be printed once more.
+    let (code, told) = revoke(&agent.token.replace('_', "-"));
+    assert!(code == Some(2) && told.contains("`askd token list` shows the ids") && !told.contains(&id), "{told}");
+    // The whole token does, too.
+    assert_eq!(revoke(&agent.token), (Some(0), String::new()));
     assert_eq!(agent.call("GET", "/asks/r1", "").0, 401);
 }
 

@@ -104,8 +104,8 @@ fn the_mistakes_of_a_first_hour_are_told_with_what_to_do() {
     let choices =
         format!("askd: What is the answer to \"Deploy now?\"\n  1. yes\n  2. no\nAnswer with: askd answer {code} 1\n");
     let refused = format!(
-        "askd: the daemon at http://{address} refuses this token; `askd link` prints the current one, run as askd's own \
-         user or in its container\n"
+        "askd: the daemon at http://{address} refuses this token; if it was started with --config, give this command the \
+         same; else `askd link` prints the current token, run as askd's own user or in its container\n"
     );
     for (args, status, told) in [
         (vec!["answer", &code], 2, &*choices),

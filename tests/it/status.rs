@@ -178,6 +178,31 @@ fn a_request_that_askd_may_not_read_is_named_until_its_fix_was_run() {
     within(SOON, "it to be well", || (status(&world)["state"] == "ready").then_some(()));
 }
 
+/// Somebody takes the folder from askd while it runs, or makes it as `/tmp` is.
+#[test]
+fn a_folder_from_which_askd_may_take_nothing_is_named_until_its_fix_was_run() {
+    let world = World::empty().config("[groups.research]\nroutes = [{ channel = \"web\" }]\n");
+    let story = "a_folder_from_which_askd_may_take_nothing_is_named_until_its_fix_was_run";
+    let Some(program) = as_another(world.dir.path(), story) else { return };
+    folders_of_another(&world, 12345);
+    let world = world.with_daemon(&program).started();
+    let agent = world.group("research");
+    for (number, owner, mode, told) in [(1, 0, 0o1777, "it has the sticky bit"), (2, 0, 0o755, "cannot write here")] {
+        std::os::unix::fs::chown(agent.tasks(), Some(owner), Some(12345)).unwrap();
+        std::fs::set_permissions(agent.tasks(), std::fs::Permissions::from_mode(mode)).unwrap();
+        let id = format!("r{number}");
+        agent.ask_framework(&id);
+        let problem = within(SOON, "the trouble", || world.problems("folder").pop());
+        assert!(problem["line"].as_str().unwrap().contains(told), "{problem}");
+        let fix = problem["fix"].as_str().unwrap();
+        let fix = fix.split("(or ").last().unwrap().trim_end_matches(')');
+        assert!(std::process::Command::new("sh").args(["-c", fix]).status().unwrap().success(), "{problem}");
+        std::fs::set_permissions(agent.tasks(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        world.open_of(&id);
+        within(SOON, "it to be well", || (status(&world)["state"] == "ready").then_some(()));
+    }
+}
+
 #[test]
 fn a_response_that_cannot_be_written_is_told_after_ten_seconds_until_it_is() {
     let world = with_agents(&["research"]);

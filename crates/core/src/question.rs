@@ -357,14 +357,15 @@ impl super::Content {
         optional(format_args!("context"), self.context.as_deref(), MAX_CONTEXT)
     }
 
-    /// Refuses what only stored asks of earlier versions may have: labels that look alike or look empty, and U+0000
-    /// anywhere.
+    /// Refuses what only stored asks of earlier versions may have: questions and labels that look empty, labels that
+    /// look alike, and U+0000 anywhere.
     pub fn fit_to_show(&self) -> Result<(), Rejection> {
         without_nul("title", self.title.as_deref())?;
         without_nul("context", self.context.as_deref())?;
         for (index, question) in self.questions.iter().enumerate() {
             let field = |name: &str| format!("questions[{index}].{name}");
             without_nul(&field("question"), Some(&question.text))?;
+            said(format_args!("{}", field("question")), &shown(&question.text))?;
             without_nul(&field("id"), Some(&question.id))?;
             without_nul(&field("header"), question.header.as_deref())?;
             without_nul(&field("placeholder"), question.placeholder.as_deref())?;

@@ -7,8 +7,8 @@ fn is_hidden(c: char) -> bool {
         || (c.is_control() && !c.is_whitespace())
         || matches!(
             c,
-            '\u{ad}' | '\u{180e}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}' | '\u{206a}'..='\u{206f}' | '\u{feff}'
-                | '\u{e0000}'..='\u{e007f}'
+            '\u{ad}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}' | '\u{206a}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{feff}'
+                | '\u{ffa0}' | '\u{e0000}'..='\u{e007f}'
         )
 }
 
@@ -54,7 +54,7 @@ mod tests {
             assert_eq!(shown(alike), "Yes", "{alike:?}");
         }
         assert_eq!(shown("not\u{a0} \n today"), "not today");
-        assert_eq!(shown("\u{200b} \u{2060}"), "");
+        assert_eq!(shown("\u{200b} \u{2060}\u{3164}\u{2800}"), "");
         assert_ne!(shown("Yés"), "Yes");
     }
 

@@ -135,8 +135,9 @@ pub(super) async fn holders_only(State(agents): State<Agents>, mut request: Requ
         let tokens = agents.tokens.clone();
         agents.ctx.finish_blocking(move || tokens.save_used());
     }
-    let process = process.as_ref().map_or("", RequestId::as_str);
-    let caller = Caller { taker: format!("{}/{process}", holder.id), holder: holder.clone() };
+    // The process alone: its token may be another one by now.
+    let taker = process.as_ref().map_or(&*holder.id, RequestId::as_str).to_owned();
+    let caller = Caller { taker, holder: holder.clone() };
     let reads = request.method() == Method::GET;
     request.extensions_mut().insert(caller);
     tokio::select! {

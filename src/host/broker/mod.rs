@@ -175,7 +175,7 @@ impl Broker {
     /// Waits before another try; `false` if the daemon is stopping.
     async fn pause(&self, pause: &mut Duration) -> bool {
         let wait = *pause;
-        *pause = (wait * 2).min(RETRY.1);
+        *pause = wait.saturating_mul(2).min(RETRY.1);
         self.0.ctx.pause(wait).await
     }
 

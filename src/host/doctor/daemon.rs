@@ -39,7 +39,8 @@ pub(super) async fn check(found: &mut Findings, files: &[PathBuf], settings: &Se
             }
         }
         Err(ClientError::Problem { status: 401, .. }) => {
-            let fix = "restart the daemon, so that it reads the token again: sudo systemctl restart askd";
+            let fix = "if it was started with --config, give this command the same; else restart the daemon, so that it reads the \
+                       token again: sudo systemctl restart askd";
             let at = if settings.web.token.is_some() { "of the settings ([web] token)" } else { "in state/web_token" };
             found.fault("token", format!("the daemon does not accept the token {at}"), fix);
         }

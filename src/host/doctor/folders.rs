@@ -8,6 +8,7 @@ use crate::host::settings::{Means, Settings};
 use crate::host::store::TOKEN_FILE;
 use askd_core::{Group, Time};
 use std::collections::BTreeSet;
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -23,7 +24,12 @@ pub(super) fn data(found: &mut Findings, settings: &Settings) {
     let at = match std::fs::metadata(data) {
         Ok(at) => at,
         Err(error) => {
-            let fix = format!("sudo install -d -o {} '{folder}', or start askd, which makes it", me.as_raw());
+            let fix = if error.kind() == io::ErrorKind::NotFound {
+                format!("sudo install -d -o {} '{folder}', or start askd, which makes it", me.as_raw())
+            } else {
+                // It may be there, and another user's.
+                "run this as the user whom the folder belongs to, or set another data_dir".to_owned()
+            };
             return found.fault("data folder", format!("{folder}: {error}"), fix);
         }
     };

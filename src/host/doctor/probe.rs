@@ -42,6 +42,10 @@ pub(super) fn not_taken(status: u16, key: &str) -> (String, String) {
             "the daemon was started without this channel".to_owned(),
             "restart the daemon, a reload starts no channel: sudo systemctl restart askd".to_owned(),
         ),
+        503 => (
+            "the daemon is not ready".to_owned(),
+            "its log and `askd status` say why: it loads, stops, or cannot use its database".to_owned(),
+        ),
         status => (
             format!("the daemon answered with HTTP status {status}"),
             "its log says why; without a word there, look at what stands in front of http.webhook_listen".to_owned(),

@@ -109,7 +109,13 @@ async fn handshake(found: &mut Findings, probe: &Probe, whatsapp: &WhatsappSetti
         Ok(said) if said.text == DOCTORS_CHALLENGE => {
             found.ok("whatsapp webhook", "the daemon takes this verify token");
         }
-        Ok(_) => found.fault("whatsapp webhook", "the daemon uses another verify token than the settings", RESTART),
+        Ok(said) if said.status == 403 => {
+            found.fault("whatsapp webhook", "the daemon uses another verify token than the settings", RESTART);
+        }
+        Ok(said) => {
+            let (what, fix) = not_taken(said.status, "whatsapp.verify_token");
+            found.fault("whatsapp webhook", what, fix);
+        }
         Err(why) => found.fault("whatsapp webhook", format!("{url}: {why}"), RESTART),
     }
 }

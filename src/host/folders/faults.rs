@@ -60,8 +60,15 @@ impl Folders {
         };
         let (uid, gid, mode) =
             dir.owner().map_err(|error| trouble(error.to_string(), "look at its owner and mode".to_owned()))?;
+        let me = rustix::process::geteuid().as_raw();
+        // Root may do it all the same.
+        if mode & 0o1000 != 0 && ![0, uid].contains(&me) {
+            let what = format!(
+                "it has the sticky bit (mode {mode:04o}), so askd (user id {me}) cannot take files of other users"
+            );
+            return Err(trouble(what, format!("chmod -t '{}'", path.display())));
+        }
         if let Err(error) = dir.usable() {
-            let me = rustix::process::geteuid().as_raw();
             return Err(trouble(
                 format!("askd (user id {me}) cannot write here: {error}; owner is {uid}:{gid}, mode {mode:04o}"),
                 format!(

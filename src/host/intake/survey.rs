@@ -336,7 +336,7 @@ impl GroupScanner {
         }
     }
 
-    fn say(&self, survey: &mut Survey, trouble: Option<FolderTrouble>) {
+    pub(super) fn say(&self, survey: &mut Survey, trouble: Option<FolderTrouble>) {
         if survey.trouble.as_ref().map(|known| &known.what) == trouble.as_ref() {
             return;
         }

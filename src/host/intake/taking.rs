@@ -102,7 +102,7 @@ impl GroupScanner {
             }
             Ok(None) => self.taken(&name, Taken::Done),
             Err(error) => {
-                tracing::error!(group = %self.group, file = name, %error, "a request could not be claimed; trying again");
+                self.cannot_claim(&name, &error);
                 self.taken(&name, Taken::Later)
             }
         }
@@ -161,6 +161,17 @@ impl GroupScanner {
                 claim.message = Ok(Message::Ask(request));
                 Turn::Claimed(Box::new(claim))
             }
+        }
+    }
+
+    /// A folder may be taken from askd while it runs. The next look finds out whether it has it back.
+    fn cannot_claim(&self, name: &str, error: &io::Error) {
+        let what = "a request could not be claimed; trying again";
+        if self.warnings.is_first(Some(&self.group), what) {
+            tracing::error!(group = %self.group, file = name, %error, "{what}");
+        }
+        if let Err(trouble) = self.folders.check(&self.group) {
+            self.say(&mut self.survey.lock(), Some(trouble));
         }
     }
 

@@ -224,7 +224,8 @@ impl AskState {
         }
         let widget = &mut self.widgets[route];
         let tries = widget.tries();
-        if tries > self.rules.max_retries {
+        // A longer pause than people have would keep the ask from its other routes.
+        if tries > self.rules.max_retries || retry_after.is_some_and(|wait| wait > self.rules.timeout) {
             return self.used_up(route, trouble, cx);
         }
         cx.note(Fact::NotShown { route, attempt: widget.attempt });
@@ -353,7 +354,8 @@ impl AskState {
             let attempt = self.widgets[route].attempt;
             match self.widgets[route].state.clone() {
                 WidgetState::Queued { until, .. } if until <= cx.now => {
-                    let trouble = self.widgets[route].trouble.unwrap_or(Trouble::Unknown);
+                    // It has only waited in line, for the channel's pace.
+                    let trouble = self.widgets[route].trouble.unwrap_or(Trouble::RateLimited);
                     self.give_up(route, trouble, false, cx);
                 }
                 WidgetState::Sent { at, render_by } if render_by <= cx.now => {

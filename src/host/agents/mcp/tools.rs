@@ -86,8 +86,16 @@ impl Mcp {
                     return Ok(open);
                 }
             }
-            if !std::mem::replace(&mut paced, true) {
-                agents.pace(&call.caller).map_err(|problem| refused("rejected", problem.into_detail()))?;
+            while !paced {
+                match agents.pace(&call.caller) {
+                    Ok(()) => paced = true,
+                    Err(_) if self.clock().monotonic() < until && !call.gone.is_cancelled() => {
+                        self.clock().sleep(SOON).await;
+                    }
+                    Err(problem) => {
+                        return Err(refused("rejected", format!("rate_limited: {}", problem.into_detail())));
+                    }
+                }
             }
             let asking = Request::over_http(id.clone(), request.clone());
             let asking = asking.map_err(|error| refused("rejected", error.to_string()))?;

@@ -90,6 +90,8 @@ pub(super) async fn run(inbound: &Inbound, app_token: &SecretString) {
                     backoff.reset();
                     Duration::ZERO
                 } else {
+                    // Until the next one there is none.
+                    standing.fails(clock.now(), format!("Socket Mode: {reason}"), wording::slack_socket_fix(None));
                     backoff.pause()
                 }
             }

@@ -103,6 +103,12 @@ fn cannot_create(data_dir: &Path, error: &io::Error) -> String {
     let uid = rustix::process::geteuid().as_raw();
     let user = std::env::var("USER").ok().filter(|user| !user.is_empty());
     let user = user.map_or_else(|| format!("user id {uid}"), |user| format!("user {user} ({uid})"));
+    if !std::fs::symlink_metadata(data_dir).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        // It may be there, and another user's.
+        return format!(
+            "cannot use {folder} as {user}; run askd as the user whom it belongs to, or set another data_dir"
+        );
+    }
     format!(
         "cannot create {folder} as {user}; make it with: sudo install -d -o {uid} {folder}, or leave data_dir out of the \
          settings to use ~/.local/state/askd"

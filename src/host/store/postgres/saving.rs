@@ -132,8 +132,8 @@ impl InPostgres {
             self.hints.tell();
             return Ok(true);
         }
-        if durable == Durable::No {
-            // A flush may have stored it again: that is over now.
+        if durable == Durable::No || is_crashed {
+            // A flush may have stored it again, or what it came from in doubt: that is over now.
             drop(self.flushing.lock());
             if self.is_stored(ask.id, attempt.operation).map_err(failed(what()))? == Some(true) {
                 self.wrote(&attempt, attempt.revision(), record::USUAL_BYTES);

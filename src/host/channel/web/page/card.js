@@ -277,6 +277,7 @@ export function openCard(firstAsk, { settled, unreached }) {
     choose: (number) => state === 'open' && form.choose(number),
     other: () => state === 'open' && form.other(),
     dismiss: () => state === 'open' && foot.isConnected && askToDismiss(),
+    isUnsent: () => unsent !== null && !unsent.dismisses,
     isInUse: () => state === 'sending' || unsent !== null || focused() || form.entered() !== '',
   };
 }
@@ -291,7 +292,7 @@ function isNotOurs(ask) {
 function explanation(failure, resends) {
   return {
     0: resends
-      ? "Couldn't reach askd. Your answer is sent again when askd is back, unless you change it or the time is up by then."
+      ? "Couldn't reach askd. Keep this page open: your answer is sent when askd is back, unless you change it or the time is up by then."
       : "Couldn't reach askd, so your answer may not have been saved. Nothing you typed is lost.",
     503: `Not stored: ${failure.message} What you entered is kept here.`,
   }[failure.status] ?? failure.message;

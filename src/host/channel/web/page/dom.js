@@ -7,6 +7,12 @@ export const byId = (id) => document.getElementById(id);
 
 export const uniqueId = (prefix) => `${prefix}-${(counter += 1)}`;
 
+// Characters that turn the direction of what follows could make `rm` of `mr`, and those that nobody sees hide what a word says:
+// they are shown as on the other channels.
+const TURNS = /[\u202a-\u202e\u2066-\u206f]|(?![\t\n])\p{Cc}/gu;
+const HIDDEN = /[\u00ad\u180e\u200b\u2060-\u2064\ufeff\u{e0000}-\u{e007f}]/gu;
+const visible = (child) => (typeof child === 'string' ? child.replace(HIDDEN, '').replace(TURNS, '\ufffd') : child);
+
 // Attributes and children that are null or undefined are left out, false attributes too; `onclick` and the like become
 // listeners.
 export function el(tag, attributes = {}, ...children) {
@@ -16,7 +22,7 @@ export function el(tag, attributes = {}, ...children) {
     if (name.startsWith('on')) node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, value === true ? '' : value);
   }
-  node.append(...children.filter((child) => child !== null && child !== undefined));
+  node.append(...children.filter((child) => child !== null && child !== undefined).map(visible));
   return node;
 }
 

@@ -111,6 +111,9 @@ function radioField(question, index, total) {
     return { control, label: option.label, element: row(control, label, description) };
   });
   const none = question.required ? null : radio({ checked: true });
+  // An agent may have options of these names.
+  const own = (name, instead) => (picks.some(({ label }) => label.trim().toLowerCase() === name.toLowerCase()) ? instead : name);
+  const titles = { other: own('Other', 'In your own words'), none: own('No answer', 'Leave it open') };
   const otherRadio = question.custom ? radio({}) : null;
   const area = question.custom ? textArea({ placeholder: question.placeholder, 'aria-label': 'Other: your own words' }) : null;
   area?.addEventListener('input', () => {
@@ -120,20 +123,22 @@ function radioField(question, index, total) {
   const { element, complain } = frame(
     question, index, total, { role: 'radiogroup' },
     ...picks.map((pick) => pick.element),
-    otherRadio && el('div', { class: 'other' }, row(otherRadio, el('span', { class: 'own label' }, 'Other')), area),
-    none && row(none, el('span', { class: 'own label' }, 'No answer')),
+    otherRadio && el('div', { class: 'other' }, row(otherRadio, el('span', { class: 'own label' }, titles.other)), area),
+    none && row(none, el('span', { class: 'own label' }, titles.none)),
   );
-  const value = () => (otherRadio?.checked ? area.value.trim() || undefined : picks.find((pick) => pick.control.checked)?.label);
+  const words = () => area?.value.trim() || undefined;
+  const value = () => (otherRadio?.checked ? words() : picks.find((pick) => pick.control.checked)?.label);
   return {
     element,
     read: value,
     fault() {
-      if (otherRadio?.checked && !value()) return 'Please write your own answer, or choose another option.';
+      if (otherRadio?.checked && !words()) return 'Please write your own answer, or choose another option.';
+      if (!otherRadio?.checked && words()) return `You have also entered words of your own. Choose “${titles.other}” to send them, or clear them.`;
       return question.required && !value() ? 'Please choose an option.' : null;
     },
-    complain: (text) => complain(text, otherRadio?.checked ? [area] : [element]),
-    entered: () => [picks.find((pick) => pick.control.checked)?.label, area?.value.trim()].filter(Boolean),
-    focus: () => (otherRadio?.checked ? area : picks.find((pick) => pick.control.checked)?.control ?? picks[0].control).focus(),
+    complain: (text) => complain(text, otherRadio?.checked || words() ? [area] : [element]),
+    entered: () => [picks.find((pick) => pick.control.checked)?.label, words()].filter(Boolean),
+    focus: () => (otherRadio?.checked || words() ? area : picks.find((pick) => pick.control.checked)?.control ?? picks[0].control).focus(),
     options: picks.map((pick) => pick.control),
   };
 }

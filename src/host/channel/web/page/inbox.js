@@ -561,6 +561,11 @@ window.addEventListener('hashchange', () => {
   }
 });
 
+// An answer that waits for the connection goes with its page.
+window.addEventListener('beforeunload', (event) => {
+  if ([...cards.values()].some((card) => card.isUnsent())) event.preventDefault();
+});
+
 setInterval(() => {
   list.tick();
   for (const card of cards.values()) card.tick();

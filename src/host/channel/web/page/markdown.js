@@ -7,7 +7,7 @@ import { el } from './dom.js';
 const DEEPEST = 8;
 
 // `s`: a line may contain a Unicode line separator. Without `s`, the search fails there and begins anew at each space before it.
-const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([\w+-]*)[^`]*$/;
+const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^\s`]*)\s*([^`]*)$/;
 const HEADING = /^ {0,3}#{1,6}\s+(.*?)\s*#*$/s;
 const ITEM = /^(\s*)(?:([-*+•])|(\d{1,9})[.)])\s+(.*)$/s;
 const QUOTE = /^ {0,3}>\s?(.*)$/s;
@@ -17,8 +17,14 @@ const INDENTED = /^(?: {4}|\t)/;
 const DIFF_START = /^(?:diff --git |@@ .*@@|--- \S)/;
 const DIFF_LINE = /^(?:[ +\-\\]|@@|diff |index |new file|deleted file|similarity|rename |old mode|new mode)/;
 
-// Code, bold and emphasis, in this order: what stands in code means itself.
-const SPAN = /(`+)(?!`)(.+?)(?<!`)\1(?!`)|(\*\*|__)(?=\S)(.+?\S)\3|(?<![\w*])([*_])(?=[^\s*_])([^*_\n]*[^\s*_])\5(?![\w*])/s;
+// Code, bold and emphasis, in this order: what stands in code means itself. A mark counts only at the edge of words, and marks that
+// may be part of a pattern or a name (`*.log`, `__init__`) stay where they are: nobody is to approve other words than the agent's.
+const CODE = /(?<ticks>`+)(?!`)(?<code>.+?)(?<!`)\k<ticks>(?!`)/.source;
+const BEFORE = /(?<![^\s([{"'“‘«¡¿—–])/.source;
+const BOLD = /\*\*(?=[\p{L}\p{N}\p{Sc}"'“‘«([`])(?<bold>[^*]*[^\s*])\*\*/u.source;
+const EMPHASIS = /(?<mark>[*_])(?=[\p{L}\p{N}])[^*_\n]*[^\s*_]\k<mark>/u.source;
+const AFTER = /(?=[)\]}"'”’».,;:!?…]*(?:[\s—–]|$))/.source;
+const SPAN = new RegExp(`${CODE}|${BEFORE}(?:${BOLD}|${EMPHASIS})${AFTER}`, 'su');
 
 export function inline(text) {
   const parts = [];
@@ -26,10 +32,12 @@ export function inline(text) {
     const match = SPAN.exec(rest);
     parts.push(match ? rest.slice(0, match.index) : rest);
     if (!match) break;
-    if (match[1]) parts.push(el('code', {}, match[2]));
-    else if (match[3]) parts.push(el('strong', {}, ...inline(match[4])));
-    else parts.push(el('em', {}, ...inline(match[6])));
-    rest = rest.slice(match.index + match[0].length);
+    const [whole] = match;
+    const { code, bold } = match.groups;
+    if (code) parts.push(el('code', {}, code));
+    else if (bold) parts.push(el('strong', {}, ...inline(bold)));
+    else parts.push(el('em', {}, whole));
+    rest = rest.slice(match.index + whole.length);
   }
   return parts.filter((part) => part !== '');
 }
@@ -68,7 +76,10 @@ function blocks(lines, depth = 0) {
       at += 1;
       const inside = take((text) => !text.trimStart().startsWith(fence[1]));
       at += 1;
-      made.push(code(inside, /^(?:diff|patch)$/.test(fence[2]) || inside.some((text) => /^@@ .*@@/.test(text))));
+      // It names the language, or is a command of somebody who forgot the line end.
+      const [, , language, more] = fence;
+      if (more || inside.every((text) => text.trim() === '')) inside.unshift(`${language} ${more}`.trim());
+      made.push(code(inside, /^(?:diff|patch)$/.test(language) || inside.some((text) => /^@@ .*@@/.test(text))));
     } else if (startsDiff(line, at)) made.push(code(take((text) => DIFF_LINE.test(text)), true));
     else if (INDENTED.test(line)) made.push(code(take((text) => INDENTED.test(text)), false));
     else if (TABLE.test(line)) made.push(code(take((text) => TABLE.test(text)), false));
@@ -91,12 +102,12 @@ function list(lines, depth = 0) {
   const items = [];
   for (const line of lines) {
     const item = ITEM.exec(line);
-    if (item && (items.length === 0 || depth === DEEPEST || item[1].length <= indent.length)) items.push({ text: [item[4]], inner: [] });
+    if (item && (items.length === 0 || depth === DEEPEST || item[1].length <= indent.length)) items.push({ number: item[3], text: [item[4]], inner: [] });
     else if (item || items.at(-1).inner.length > 0) items.at(-1).inner.push(line);
     else items.at(-1).text.push(line.trim());
   }
-  const made = items.map(({ text, inner }) => said('li', {}, ...inline(text.join('\n')), inner.length > 0 ? list(inner, depth + 1) : null));
-  return number === undefined ? el('ul', {}, ...made) : el('ol', { start: number }, ...made);
+  const made = items.map((one) => said('li', { value: one.number }, ...inline(one.text.join('\n')), one.inner.length > 0 ? list(one.inner, depth + 1) : null));
+  return number === undefined ? el('ul', {}, ...made) : el('ol', {}, ...made);
 }
 
 // Background in a box that shows its first lines, with a button for the rest where there is more.

@@ -3,6 +3,7 @@
 mod batches;
 mod carried;
 mod copies;
+mod doubts;
 mod edges;
 mod holding;
 mod hosts;

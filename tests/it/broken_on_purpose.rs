@@ -372,6 +372,12 @@ fn a_cancelled_call_that_counts_as_taken_is_noticed() {
     noticed("cancelledtaken", what_a_client_cancels_is_still_owed);
 }
 
+/// A stop knows what was sent before it.
+#[test]
+fn a_stop_that_forgets_what_was_sent_is_noticed() {
+    noticed("forgetsent", crate::mcp_url::what_was_sent_before_a_stop_is_taken);
+}
+
 /// A reload takes the new certificate.
 #[test]
 fn a_reload_that_keeps_the_old_certificate_is_noticed() {

@@ -710,3 +710,21 @@ fn more_questions_than_a_token_may_ask_at_once_wait_for_their_turn() {
     // 20 at once, and 5 more each second.
     assert!(begun.elapsed() >= Duration::from_millis(1_800), "{:?}", begun.elapsed());
 }
+
+/// The client has read the answer, and its next message comes to the next run of askd.
+#[test]
+fn what_was_sent_before_a_stop_is_not_sent_again_after_it() {
+    what_was_sent_before_a_stop_is_taken(World::empty());
+}
+
+pub(crate) fn what_was_sent_before_a_stop_is_taken(world: World) {
+    let mut remote = Remote::of(world.with_binary());
+    let client = Client::introduced(remote.agent("research"));
+    let call = client.begin(1, "ask_user", &go(60_000));
+    remote.says("yes");
+    call.told().assert_answered(&json!({"Go?": "yes"}));
+    assert!(remote.world.terminate().success());
+    remote.world.start();
+    client.tools();
+    client.call(2, "ask_user", &go(0)).assert_pending();
+}

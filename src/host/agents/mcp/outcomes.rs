@@ -111,15 +111,19 @@ impl Mcp {
         let sent = Sent { request_id, call: call.its.clone(), line: call.line.clone(), number };
         let sent = self.sessions.note(of, sent);
         let (mcp, caller, until) = (self.clone(), caller.clone(), self.clock().monotonic() + REACHED_AFTER);
-        ctx.spawn(async move { mcp.follow(&caller, &sent, until).await });
+        drop(ctx.finish(async move { mcp.follow(&caller, &sent, until).await }));
         true
     }
 
-    /// Waits until an outcome counts as taken, or is known to be lost.
+    /// Waits until an outcome counts as taken, or is known to be lost. A stop ends the wait once nothing is being sent any more: the next
+    /// run would not know of it, and give it to the same call again.
     async fn follow(&self, caller: &Caller, sent: &Arc<Sent>, until: Moment) {
         tokio::select! {
-            () = self.clock().sleep_to(until) => {}
+            _cut = self.agents.ctx.unless_cut(self.clock().sleep_to(until)) => {}
             () = sent.line.reset() => {}
+        }
+        if self.agents.ctx.is_cut() && on("forgetsent") {
+            return;
         }
         let of = caller.key();
         while self.sessions.sent(&of).iter().any(|known| Arc::ptr_eq(known, sent)) {
@@ -142,7 +146,9 @@ impl Mcp {
                 }
                 return;
             }
-            self.clock().sleep(AGAIN).await;
+            if !self.agents.ctx.pause(AGAIN).await {
+                return;
+            }
         }
     }
 

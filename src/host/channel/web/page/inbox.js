@@ -365,7 +365,7 @@ async function followLink() {
     show();
     goTo(ask.id);
   } catch ({ status, message }) {
-    line(status === 404 ? `There is no question ${name} any more.` : message);
+    line(status === 404 ? `There is no question ${name} here: askd has forgotten it, or you do not see its agent.` : message);
     lineTimer = setTimeout(() => line(''), BACK_NOTICE_MS);
   }
 }

@@ -50,6 +50,11 @@ impl Call {
     }
 }
 
+/// The error of a `tools/call` that names no tool, or whose arguments are no object.
+pub(crate) fn no_call() -> ErrorData {
+    ErrorData::invalid_params("tools/call needs params with the name of a tool, and arguments that are an object", None)
+}
+
 /// What the server says about itself.
 pub(crate) fn info() -> ServerConfig {
     ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_tasks().build())

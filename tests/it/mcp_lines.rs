@@ -71,6 +71,12 @@ fn a_line_that_is_no_message_is_told_what_is_wrong_with_it() {
             json!(11),
         ),
         (r#"{"jsonrpc": "2.0", "id": 8, "method": "tools/call"}"#, -32602, json!(8)),
+        (r#"{"jsonrpc": "2.0", "id": 8, "method": "tools/call", "params": {"arguments": {}}}"#, -32602, json!(8)),
+        (
+            r#"{"jsonrpc": "2.0", "id": 8, "method": "tools/call", "params": {"name": "ask_user", "arguments": "Go?"}}"#,
+            -32602,
+            json!(8),
+        ),
         (r#"[{"jsonrpc": "2.0", "id": 9, "method": "ping"}]"#, -32600, json!(null)),
         ("7", -32600, json!(null)),
     ] {

@@ -728,3 +728,18 @@ pub(crate) fn what_was_sent_before_a_stop_is_taken(world: World) {
     client.tools();
     client.call(2, "ask_user", &go(0)).assert_pending();
 }
+
+#[test]
+fn what_is_no_call_of_a_tool_is_told_in_words_that_a_client_can_act_on() {
+    let remote = Remote::new();
+    let client = Client::introduced(remote.agent("research"));
+    for params in [json!({}), json!({"arguments": {}}), json!({"name": "ask_user", "arguments": "Go?"})] {
+        let told = client.send(4, "tools/call", params.clone()).problem();
+        assert_eq!((&told["error"]["code"], &told["id"]), (&json!(-32602), &json!(4)), "{params}: {told}");
+        assert!(told["error"]["message"].as_str().unwrap().contains("arguments that are an object"), "{told}");
+    }
+    let batch = client.post("", r#"[{"jsonrpc": "2.0", "id": 1, "method": "ping"}]"#);
+    assert_eq!(batch.status, 400);
+    let told = batch.problem();
+    assert!(told["error"]["message"].as_str().unwrap().ends_with("send each message by itself"), "{told}");
+}

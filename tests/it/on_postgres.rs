@@ -278,7 +278,7 @@ fn the_doctor_looks_at_the_database() {
     within(2 * SOON, "the metric to count it", || counts().then_some(()));
     // Its own user sees that there is one, and no more.
     let (settings, user) = (host.world.dir.path().join("askd.toml"), format!("{}_owner", database.name));
-    database.query(&format!("create role {user} login; grant usage on schema askd to {user}; grant select on all tables in schema askd to {user}"));
+    database.query(&format!("create role {user} login; grant usage, create on schema askd to {user}; grant select on all tables in schema askd to {user}"));
     let known = fs::read_to_string(&settings).unwrap();
     fs::write(&settings, known.replace("postgres://askd@", &format!("postgres://{user}@"))).unwrap();
     let told = examined(&host.world);
@@ -289,6 +289,20 @@ fn the_doctor_looks_at_the_database() {
         "not checked: the user {user} is not allowed to see whether the server's standbys are synchronous; GRANT pg_read_all_stats TO {user} allows it"
     );
     assert!(told.contains(&hidden), "{told}");
+    // One who could look, and change nothing.
+    database.query(&format!("revoke create on schema askd from {user}"));
+    let told = examined(&host.world);
+    assert!(
+        told.contains("its user may not make askd's tables") && told.contains(&format!("have {user} own")),
+        "{told}"
+    );
+    let read_only = |is: &str| {
+        database.server.query(&format!("alter database {} set default_transaction_read_only = {is}", database.name))
+    };
+    read_only("on");
+    let told = examined(&host.world);
+    assert!(told.contains("it takes no changes: default_transaction_read_only is on"), "{told}");
+    read_only("off");
     database.away(true);
     let told = examined(&host.world);
     assert!(told.contains("not currently accepting connections") && told.contains("pg_hba.conf"), "{told}");

@@ -89,12 +89,11 @@ fn message(value: Value) -> Result<Option<Received>, Wrong> {
     let method = value.get("method").and_then(Value::as_str);
     let is_notification = method.is_some() && value.get("id").is_none();
     let message = match &id {
-        Some(_) if method == Some("tools/call") && value.get("params").is_none() => {
-            return Err((ErrorData::invalid_params("tools/call needs params with the name of a tool", None), id));
-        }
         // By its own type: rmcp would try all the others before.
-        Some(id) if method == Some("tools/call") => serde_json::from_value(value)
-            .map(|call| JsonRpcMessage::request(ClientRequest::CallToolRequest(call), id.clone())),
+        Some(id) if method == Some("tools/call") => {
+            let call = serde_json::from_value(value).map_err(|_| (crate::mcp::no_call(), Some(id.clone())))?;
+            Ok(JsonRpcMessage::request(ClientRequest::CallToolRequest(call), id.clone()))
+        }
         _ => serde_json::from_value(value),
     };
     match message {

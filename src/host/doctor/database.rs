@@ -4,7 +4,7 @@ use super::{DATABASE_CLOCK, Findings};
 use crate::clock::Clock;
 use crate::host::settings::Settings;
 use crate::host::status::SILENT_HOST;
-use crate::host::store::look;
+use crate::host::store::{Seen, look};
 use secrecy::ExposeSecret as _;
 
 pub(super) async fn check(found: &mut Findings, settings: &Settings, clock: &Clock) {
@@ -17,6 +17,7 @@ pub(super) async fn check(found: &mut Findings, settings: &Settings, clock: &Clo
             let fix = "psql with the URL of [postgres] shows the same; look at its host, user and password, and at pg_hba.conf";
             found.fault("database", why, fix);
         }
+        Ok(Seen { unusable: Some((why, fix)), .. }) => found.fault("database", why, fix),
         Ok(seen) if !seen.fsync => {
             found.fault(
                 "database",

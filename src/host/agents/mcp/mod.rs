@@ -17,7 +17,7 @@ use crate::clock::Clock;
 use crate::host::channel::web::Problem;
 use crate::host::line::Line;
 use crate::host::store::McpCall;
-use crate::mcp::{CANCEL, Rounds, Settings, tasks};
+use crate::mcp::{CANCEL, Rounds, Settings, no_call, tasks};
 use crate::random;
 use askd_core::{Group, MAX_TOKEN, RequestId};
 use axum::body::{Body, Bytes};
@@ -33,6 +33,8 @@ use rmcp::transport::streamable_http_server::session::never::NeverSessionManager
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::Value;
+use serde_json::value::RawValue;
 use sessions::{Client, Message, Sessions};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -79,8 +81,9 @@ struct Params {
     request_id: Option<CallId>,
     task_id: Option<String>,
     request_state: Option<IgnoredAny>,
-    /// The tool that is called.
-    name: Option<String>,
+    /// The tool that is called, and with what.
+    name: Option<Value>,
+    arguments: Option<Box<RawValue>>,
     client_info: Option<Client>,
 }
 
@@ -192,11 +195,21 @@ async fn message(
     headers.remove(header::AUTHORIZATION);
     let Envelope { method, id, params } = match serde_json::from_slice(&body) {
         Ok(envelope) => envelope,
+        Err(_) if body.trim_ascii_start().starts_with(b"[") => {
+            let why = "a batch is not taken by URL: send each message by itself";
+            return refused(StatusCode::BAD_REQUEST, ErrorCode::INVALID_REQUEST, why);
+        }
         Err(error) => {
             let why = format!("not one message of JSON-RPC: {error}");
             return refused(StatusCode::BAD_REQUEST, ErrorCode::PARSE_ERROR, why);
         }
     };
+    let is_object = |arguments: &Box<RawValue>| arguments.get().starts_with('{');
+    let is_fit = params.name.as_ref().is_some_and(Value::is_string) && params.arguments.as_ref().is_none_or(is_object);
+    if method.as_deref() == Some("tools/call") && id.is_some() && !is_fit {
+        let error: ServerJsonRpcMessage = JsonRpcMessage::error(no_call(), id);
+        return Json(error).into_response();
+    }
     let mut said = match Said::of(&headers, &mcp.sessions) {
         Ok(said) => said,
         Err(refused) => return refused.into_response(),
@@ -235,7 +248,7 @@ async fn message(
         Some("notifications/cancelled") => StatusCode::ACCEPTED.into_response(),
         _ if is_call => {
             // What waits for nobody is possible however many calls wait: a question can always be withdrawn.
-            let waits = method == Some("tools/call") && params.name.as_deref() != Some(CANCEL);
+            let waits = method == Some("tools/call") && params.name.as_ref().and_then(Value::as_str) != Some(CANCEL);
             let place = match waits.then(|| mcp.agents.place(&caller)).transpose() {
                 Ok(place) => place,
                 Err(problem) => return problem.into_response(),

@@ -13,6 +13,8 @@ use std::sync::Arc;
 pub struct Seen {
     /// The server's version, such as `15.14`.
     pub version: String,
+    /// Why a daemon can change nothing there, and how to mend it.
+    pub unusable: Option<(&'static str, String)>,
     /// Whether what it acknowledges is on its disk.
     pub fsync: bool,
     /// How many standbys may lack what it has acknowledged.
@@ -77,7 +79,11 @@ async fn see(connections: &Connections) -> Result<Seen, Failed> {
                 Box::pin(async move {
                     let server = "select current_setting('server_version'), current_setting('fsync') = 'on',
                                       to_regclass('askd.nodes') is not null, to_regclass('askd.hosts') is not null,
-                                      (extract(epoch from clock_timestamp()) * 1000)::bigint, quote_ident(current_user)";
+                                      (extract(epoch from clock_timestamp()) * 1000)::bigint, quote_ident(current_user),
+                                      pg_is_in_recovery(), current_setting('default_transaction_read_only') = 'on',
+                                      coalesce(has_schema_privilege(to_regnamespace('askd'), 'create'),
+                                          has_database_privilege(current_database(), 'create')),
+                                      quote_ident(current_database())";
                     let row = query(server).fetch_one(&mut *connection).await?;
                     let (leads, nodes) = if row.try_get::<bool, _>(2)? {
                         let leads = "select node from askd.groups where until > now()";
@@ -95,9 +101,27 @@ async fn see(connections: &Connections) -> Result<Seen, Failed> {
                         if row.try_get::<bool, _>(3)? { silent_for(connection, REPORTED).await? } else { Vec::new() };
                     let silent = silent.into_iter().map(|(host, _)| host).collect();
                     let (version, fsync) = (row.try_get(0)?, row.try_get(1)?);
-                    let (now, user) = (Time::from_millis(row.try_get(4)?), row.try_get(5)?);
+                    let (now, user): (_, String) = (Time::from_millis(row.try_get(4)?), row.try_get(5)?);
+                    let unusable = match (row.try_get(6)?, row.try_get(7)?, row.try_get(8)?) {
+                        (true, _, _) => Some((
+                            "it is a standby, which takes no changes",
+                            "have the URL lead to the primary".to_owned(),
+                        )),
+                        (_, true, _) => {
+                            let fix = "take default_transaction_read_only from the database or the user".to_owned();
+                            Some(("it takes no changes: default_transaction_read_only is on", fix))
+                        }
+                        (_, _, false) => {
+                            let database: String = row.try_get(9)?;
+                            let fix = format!(
+                                "GRANT CREATE ON DATABASE {database} TO {user}, or have {user} own the schema askd"
+                            );
+                            Some(("its user may not make askd's tables", fix))
+                        }
+                        _ => None,
+                    };
                     let kept_from = (unknown > 0).then_some(user);
-                    Ok(Seen { version, fsync, asynchronous, kept_from, leads, nodes, silent, now })
+                    Ok(Seen { version, unusable, fsync, asynchronous, kept_from, leads, nodes, silent, now })
                 })
             }),
         )

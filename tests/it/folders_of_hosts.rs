@@ -455,6 +455,8 @@ async fn a_group_that_is_moved_is_told_everything_on_its_new_host() {
     meanwhile(|| agent.wait("r2"));
     is_known_as_taken(&cluster, "r1");
     cluster.hosts[1].world.kill();
+    let (code, told) = moves(&cluster.hosts[0].world, "reserach", "host-0");
+    assert!(code == Some(2) && told.contains("the settings have no group reserach; they have: "), "{told}");
     let (code, told) = moves(&cluster.hosts[0].world, "research", "host-9");
     assert_eq!(
         (code, told.contains("no daemon is called host-9; there are: host-0, host-1")),

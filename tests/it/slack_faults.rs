@@ -490,6 +490,9 @@ async fn sockets_come_and_go_without_a_hot_loop() {
     }
     let (opened, flapped) = (opened() - before, began.elapsed());
     assert!(opened as u64 <= flapped.as_secs(), "{opened} connections in {flapped:?} of flapping");
+    // No click comes in while none is there.
+    let ready = || world.raw("GET", "/readyz", "", "").1;
+    assert!(world.slack.sockets() > 0 || ready().starts_with("degraded: Slack"), "{}", ready());
     world
         .slack
         .wait_for(Duration::from_secs(30), || (world.slack.sockets() == 1).then_some(()))

@@ -204,8 +204,9 @@ async fn message(
             return refused(StatusCode::BAD_REQUEST, ErrorCode::PARSE_ERROR, why);
         }
     };
-    let is_object = |arguments: &Box<RawValue>| arguments.get().starts_with('{');
-    let is_fit = params.name.as_ref().is_some_and(Value::is_string) && params.arguments.as_ref().is_none_or(is_object);
+    let is_object = |arguments: &RawValue| arguments.get().starts_with('{');
+    let is_fit =
+        params.name.as_ref().is_some_and(Value::is_string) && params.arguments.as_deref().is_none_or(is_object);
     if method.as_deref() == Some("tools/call") && id.is_some() && !is_fit {
         let error: ServerJsonRpcMessage = JsonRpcMessage::error(no_call(), id);
         return Json(error).into_response();

@@ -51,7 +51,7 @@ pub(super) fn write(folders: &Folders, ask: &Ask, request_id: &RequestId) -> io:
     Ok(())
 }
 
-/// Publishes it. A file that is gone was published before.
+/// Publishes it. A file that is gone was published before, unless it went with its folder.
 pub(super) fn publish(folders: &Folders, ask: &Ask, request_id: &RequestId) -> io::Result<()> {
     if by_file(ask, request_id).is_none() {
         return Ok(());
@@ -63,7 +63,13 @@ pub(super) fn publish(folders: &Folders, ask: &Ask, request_id: &RequestId) -> i
             group = %group, request_id = %request_id,
             "a response file of that name was there already; it was replaced"
         ),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let decided = ask.late_outcome().map(|(_, at)| at).or(ask.settled_at());
+            if decided.is_some_and(|at| folders.has_lost(group, RESPONSES, at)) && !on("renewed") {
+                write(folders, ask, request_id)?;
+                dir.publish(&unpublished_name(request_id), &response_name(request_id))?;
+            }
+        }
         Err(error) => return Err(error),
     }
     crash_point("deliver.published");

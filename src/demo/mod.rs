@@ -92,10 +92,12 @@ pub async fn run(
         anyhow::Ok(())
     });
     let played = tokio::select! {
+        // First: what fails because the daemon stops is no failure of the demo.
+        biased;
+        () = stopping.cancelled() => if auto { Err(anyhow::anyhow!("stopped before everything was tried")) } else { Ok(()) },
         played = script => played,
         served = tour::serve(listener, places, reach, Arc::clone(&terminal)) => served.context("the tour page"),
         () = tell_private_notes(&slack, &terminal) => Ok(()),
-        () = stopping.cancelled() => if auto { Err(anyhow::anyhow!("stopped before everything was tried")) } else { Ok(()) },
     };
     stop.cancel();
     running.await.context("the daemon")??;

@@ -336,7 +336,11 @@ impl ProblemView {
     fn of_card(card: &StuckCard) -> Self {
         let (title, code) = (card.channel.title(), &card.ask.short_id);
         let why = card.why().map_or_else(String::new, |why| format!(": {why}"));
-        let line = format!("A card in {title} still shows the closed question {code}{why}");
+        let line = if card.ask.is_over() {
+            format!("A card in {title} still shows the closed question {code}{why}")
+        } else {
+            format!("Nobody hears an answer on the card in {title} of the open question {code}{why}")
+        };
         let fix = match &card.stuck {
             Stuck::Trying => "askd keeps trying; if the channel is connected, the log says why it fails",
             Stuck::NotSetUp => "put the channel back into the settings and restart askd, or delete the message there",

@@ -374,6 +374,28 @@ async fn a_closing_that_is_refused_is_tried_until_an_operator_has_mended_it_also
     }
 }
 
+/// Its buttons lead nowhere, and its agent waits.
+#[tokio::test]
+async fn an_open_card_whose_channel_was_taken_out_of_the_settings_is_named_until_its_question_is_closed() {
+    let mut world = in_slack(Mode::Http).start().await;
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    world.card(CHANNEL).await;
+    assert_eq!(world.stop().await, Some(0));
+    world.swap_config("[groups.research]\nroutes = [{ channel = \"web\" }]\n");
+    world.start();
+    let line = |part: &str| {
+        let problem = world.problems("card").pop()?;
+        problem["line"].as_str().unwrap().contains(part).then_some(problem)
+    };
+    let problem =
+        world.passes(SOON, "the card to be named", || line("Nobody hears an answer on the card in Slack")).await;
+    assert!(problem["fix"].as_str().unwrap().starts_with("put the channel back"), "{problem}");
+    let ask = world.open_of("r1");
+    assert_eq!(world.answer(&ask, &json!({"r1_0": "a"})).0, 200);
+    world.passes(SOON, "the same of a closed one", || line("still shows the closed question")).await;
+    assert_eq!(world.problems("card").len(), 1);
+}
+
 /// Until then it stands open in Slack, which the operator is told.
 #[tokio::test]
 async fn a_card_whose_channel_was_taken_out_of_the_settings_is_closed_once_it_is_back() {

@@ -5,7 +5,7 @@ use super::Broker;
 use super::index::Tallies;
 use crate::host::metrics::{Cluster, Metrics};
 use crate::host::port::not_set_up;
-use askd_core::{Ask, AskId, Card, ChannelName, Group, Time};
+use askd_core::{Ask, AskId, Card, ChannelName, Group, Route, Time, Widget};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub struct Tally {
     pub asked: Option<Time>,
 }
 
-/// A card that still shows a question that is closed.
+/// A card that still shows a question that is closed, or an open one that nobody hears an answer to.
 #[derive(Debug, Clone)]
 pub struct StuckCard {
     /// Its ask.
@@ -126,6 +126,10 @@ impl Broker {
         let named = self.clock().now() - GIVEN_UP_FOR;
         let mut stuck: Vec<StuckCard> =
             self.0.given_up.lock().iter().filter(|card| card.since > named).cloned().collect();
+        for card in stuck.iter_mut().filter(|card| !card.ask.is_over()) {
+            // Its question may be over by now.
+            card.ask = read(&card.ask.id).unwrap_or_else(|| Arc::clone(&card.ask));
+        }
         let given_up = stuck.clone();
         for (at, id) in unfinished {
             if let Some(ask) = read(id) {
@@ -142,7 +146,20 @@ impl Broker {
 
     /// Remembers a card that cannot be closed, once.
     pub(super) fn give_up(&self, ask: &Arc<Ask>, route: usize, stuck: Stuck) {
-        let Some(place) = ask.route(route).filter(|_| ask.is_over()) else { return };
+        if let Some(place) = ask.route(route).filter(|_| ask.is_over()) {
+            self.name_card(ask, place, stuck);
+        }
+    }
+
+    /// Remembers the cards of an open question whose channel was taken out of the settings: nobody hears an answer there.
+    pub(super) fn note_unheard(&self, ask: &Ask) {
+        let unheard = |widget: &&Widget| widget.state.card().is_some() && !self.0.channels.has(widget.route.channel);
+        for widget in ask.widgets.iter().filter(|_| !ask.is_over()).filter(unheard) {
+            self.name_card(&Arc::new(ask.clone()), &widget.route, Stuck::NotSetUp);
+        }
+    }
+
+    fn name_card(&self, ask: &Arc<Ask>, place: &Route, stuck: Stuck) {
         let (channel, chat, since) = (place.channel, place.chat.clone(), self.clock().now());
         let card = StuckCard { ask: Arc::clone(ask), channel, chat, since, stuck };
         let mut given_up = self.0.given_up.lock();

@@ -212,6 +212,7 @@ impl Broker {
         if is_known || *settled {
             return;
         }
+        self.note_unheard(ask);
         let now = LazyCell::new(|| self.clock().now());
         if self.does_folder_work(&ask.group) {
             for process in ask.waiters.iter().filter_map(|waiter| waiter.process.as_deref()) {

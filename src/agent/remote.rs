@@ -303,7 +303,11 @@ impl Call {
                 self.end(Err(error));
                 Ok(Next::Again)
             }
-            told => told.map(|()| Next::Over),
+            told => {
+                // It knows at last.
+                self.seen.lock().end.take_if(|end| end.is_err());
+                told.map(|()| Next::Over)
+            }
         }
     }
 

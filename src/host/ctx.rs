@@ -7,6 +7,7 @@
 use crate::clock::{Clock, Moment};
 use crate::sabotage::on;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -49,6 +50,7 @@ pub struct Ctx {
     /// Where all of them run, whichever thread spawns them.
     runtime: Handle,
     told: Arc<OnceLock<Moment>>,
+    cut_short: Arc<AtomicBool>,
     /// What its threads are called.
     name: Arc<str>,
 }
@@ -59,7 +61,8 @@ impl Ctx {
         let [leaving, stopping, cut] = std::array::from_fn(|_| CancellationToken::new());
         let (in_hand, tasks) = (TaskTracker::new(), TaskTracker::new());
         let name = std::thread::current().name().filter(|name| *name != "main").unwrap_or("askd").into();
-        Self { clock, leaving, stopping, cut, in_hand, tasks, runtime: Handle::current(), told: Arc::default(), name }
+        let (told, cut_short) = (Arc::default(), Arc::default());
+        Self { clock, leaving, stopping, cut, in_hand, tasks, runtime: Handle::current(), told, cut_short, name }
     }
 
     /// The name of threads of its own that a part of the daemon has. Named after those of its runtime, all threads of one
@@ -124,6 +127,11 @@ impl Ctx {
         self.cut.is_cancelled()
     }
 
+    /// Whether a stop has cut off work that somebody waited for.
+    pub fn was_cut_short(&self) -> bool {
+        self.cut_short.load(Ordering::Relaxed)
+    }
+
     /// Waits until the daemon takes in nothing new.
     pub async fn stopping(&self) {
         self.stopping.cancelled().await;
@@ -163,6 +171,7 @@ impl Ctx {
         let left = (told + at_most(IN_HAND)).since(self.clock.monotonic());
         self.in_hand.close();
         if self.clock.timeout(left, self.in_hand.wait()).await.is_none() {
+            self.cut_short.store(true, Ordering::Relaxed);
             tracing::warn!(left = self.in_hand.len(), "work that did not end in time was cut off");
         }
         if !on("stopwaits") {

@@ -64,6 +64,7 @@ pub(super) fn publish(folders: &Folders, ask: &Ask, request_id: &RequestId) -> i
             "a response file of that name was there already; it was replaced"
         ),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // Since the outcome: when it was written is not known any more.
             let decided = ask.late_outcome().map(|(_, at)| at).or(ask.settled_at());
             if decided.is_some_and(|at| folders.has_lost(group, RESPONSES, at)) && !on("renewed") {
                 write(folders, ask, request_id)?;

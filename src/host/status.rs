@@ -339,7 +339,7 @@ impl ProblemView {
         let line = if card.ask.is_over() {
             format!("A card in {title} still shows the closed question {code}{why}")
         } else {
-            format!("Nobody hears an answer on the card in {title} of the open question {code}{why}")
+            format!("Answers on the card in {title} of the open question {code} do not reach askd{why}")
         };
         let fix = match &card.stuck {
             Stuck::Trying => "askd keeps trying; if the channel is connected, the log says why it fails",

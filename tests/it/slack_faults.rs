@@ -388,7 +388,7 @@ async fn an_open_card_whose_channel_was_taken_out_of_the_settings_is_named_until
         problem["line"].as_str().unwrap().contains(part).then_some(problem)
     };
     let problem =
-        world.passes(SOON, "the card to be named", || line("Nobody hears an answer on the card in Slack")).await;
+        world.passes(SOON, "the card to be named", || line("Answers on the card in Slack of the open question")).await;
     assert!(problem["fix"].as_str().unwrap().starts_with("put the channel back"), "{problem}");
     let ask = world.open_of("r1");
     assert_eq!(world.answer(&ask, &json!({"r1_0": "a"})).0, 200);

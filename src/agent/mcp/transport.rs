@@ -91,8 +91,13 @@ fn message(value: Value) -> Result<Option<Received>, Wrong> {
     let message = match &id {
         // By its own type: rmcp would try all the others before.
         Some(id) if method == Some("tools/call") => {
-            let call = serde_json::from_value(value).map_err(|_| (crate::mcp::no_call(), Some(id.clone())))?;
-            Ok(JsonRpcMessage::request(ClientRequest::CallToolRequest(call), id.clone()))
+            let params = &value["params"];
+            let is_object = params.get("arguments").is_none_or(Value::is_object);
+            if !params["name"].is_string() || !is_object {
+                return Err((crate::mcp::no_call(), Some(id.clone())));
+            }
+            serde_json::from_value(value)
+                .map(|call| JsonRpcMessage::request(ClientRequest::CallToolRequest(call), id.clone()))
         }
         _ => serde_json::from_value(value),
     };

@@ -61,21 +61,27 @@ impl Agents {
         })
     }
 
-    /// Counts one more ask of this token.
-    pub(super) fn pace(&self, caller: &Caller) -> Result<(), Problem> {
+    /// Counts one more ask of this token; if that is too many, says how long it has to wait.
+    pub(super) fn over_pace(&self, caller: &Caller) -> Option<Duration> {
         let now = self.ctx.clock().monotonic();
-        let over = self.budgets.of(&caller.holder, now, |budget| {
+        self.budgets.of(&caller.holder, now, |budget| {
             let paced = budget.paced.max(now);
             let over = (paced.since(now) + PACE).checked_sub(PACE * BURST).filter(|over| !over.is_zero());
             if over.is_none() {
                 budget.paced = paced + PACE;
             }
             over
-        });
-        over.map_or(Ok(()), |over| {
-            let detail = format!("This token has asked {BURST} questions at once; 5 more are possible each second.");
-            Err(self.too_many(caller, detail, over))
         })
+    }
+
+    /// The same; one that is too many is refused.
+    pub(super) fn pace(&self, caller: &Caller) -> Result<(), Problem> {
+        self.over_pace(caller).map_or(Ok(()), |over| Err(self.too_fast(caller, over)))
+    }
+
+    pub(super) fn too_fast(&self, caller: &Caller, over: Duration) -> Problem {
+        let detail = format!("This token has asked {BURST} questions at once; 5 more are possible each second.");
+        self.too_many(caller, detail, over)
     }
 
     fn too_many(&self, caller: &Caller, detail: String, after: Duration) -> Problem {

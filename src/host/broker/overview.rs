@@ -126,10 +126,8 @@ impl Broker {
         let named = self.clock().now() - GIVEN_UP_FOR;
         let mut stuck: Vec<StuckCard> =
             self.0.given_up.lock().iter().filter(|card| card.since > named).cloned().collect();
-        for card in stuck.iter_mut().filter(|card| !card.ask.is_over()) {
-            // Its question may be over by now.
-            card.ask = read(&card.ask.id).unwrap_or_else(|| Arc::clone(&card.ask));
-        }
+        // A question that was open then may be over by now, or forgotten.
+        stuck.retain_mut(|card| card.ask.is_over() || read(&card.ask.id).map(|newest| card.ask = newest).is_some());
         let given_up = stuck.clone();
         for (at, id) in unfinished {
             if let Some(ask) = read(id) {

@@ -62,7 +62,7 @@ impl Folders {
             dir.owner().map_err(|error| trouble(error.to_string(), "look at its owner and mode".to_owned()))?;
         let me = rustix::process::geteuid().as_raw();
         // Root may do it all the same.
-        if mode & 0o1000 != 0 && ![0, uid].contains(&me) {
+        if name == TASKS && mode & 0o1000 != 0 && ![0, uid].contains(&me) {
             let what = format!(
                 "it has the sticky bit (mode {mode:04o}), so askd (user id {me}) cannot take files of other users"
             );

@@ -7,8 +7,7 @@ use super::{
 use crate::{AskState, Cause, Reason, Time, Trouble};
 use std::time::Duration;
 
-/// How long after a look that found nothing the next one follows: what a chat service may need
-/// until its history shows a message that it has taken.
+/// How long after a look that found nothing the next one follows: a history may show a message only then.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// How long a look may take; a history that cannot be read for so long tells nothing any more.
 pub(super) const LOOK_FOR: Duration = Duration::from_secs(60);
@@ -92,8 +91,7 @@ impl AskState {
         true
     }
 
-    /// Part of the card is there, so the wait for its display counts from now: a card of many messages takes
-    /// longer than `render_timeout` at the channel's pace.
+    /// Part of the card is there: all of its messages may take longer than `render_timeout` at the channel's pace.
     pub(super) fn progress(&mut self, route: usize, attempt: u8, now: Time) -> bool {
         let due = now + self.rules.render_timeout;
         if let Some(widget) = self.widgets.get_mut(route).filter(|widget| widget.attempt == attempt)
@@ -222,12 +220,15 @@ impl AskState {
         if self.is_over() {
             return self.over(route, cx.now);
         }
-        let widget = &mut self.widgets[route];
-        let tries = widget.tries();
-        // A longer pause than people have would keep the ask from its other routes.
-        if tries > self.rules.max_retries || retry_after.is_some_and(|wait| wait > self.rules.timeout) {
+        let tries = self.widgets[route].tries();
+        if tries > self.rules.max_retries {
             return self.used_up(route, trouble, cx);
         }
+        // A longer pause than people have would keep the ask from its other routes.
+        if retry_after > Some(self.rules.timeout) && !self.viewed && !self.is_blocked() {
+            return self.give_up(route, trouble, true, cx);
+        }
+        let widget = &mut self.widgets[route];
         cx.note(Fact::NotShown { route, attempt: widget.attempt });
         widget.trouble = Some(trouble);
         let backoff = Duration::from_secs(4_u64.saturating_pow(u32::from(tries) - 1)).min(LONGEST_BACKOFF);
@@ -236,8 +237,7 @@ impl AskState {
         widget.queue(route, not_before, (cx.now + self.rules.timeout).max(not_before), cx);
     }
 
-    /// A page that a person is looking at displays the ask. People can answer there, so its clock starts and it does
-    /// not end as undeliverable. This proves nothing for its routes.
+    /// A page in view displays the ask: its clock starts, and it is not undeliverable. This proves nothing for its routes.
     pub(super) fn view(&mut self, cx: &mut Context) -> bool {
         if self.outcome().is_some() || self.viewed {
             return false;
@@ -354,7 +354,7 @@ impl AskState {
             let attempt = self.widgets[route].attempt;
             match self.widgets[route].state.clone() {
                 WidgetState::Queued { until, .. } if until <= cx.now => {
-                    // It has only waited in line, for the channel's pace.
+                    // It has only waited in line: for the channel's pace, as a rule.
                     let trouble = self.widgets[route].trouble.unwrap_or(Trouble::RateLimited);
                     self.give_up(route, trouble, false, cx);
                 }

@@ -86,6 +86,9 @@ impl Mcp {
     pub(super) async fn is_sent(&self, call: &Call, request_id: RequestId) -> bool {
         let (Agents { broker, ctx, .. }, caller) = (&self.agents, &call.caller);
         let mut number = None;
+        if ctx.is_cut() {
+            return false;
+        }
         if broker.is_shared() && call.session.is_some() {
             let (broker, its, outcome, gone) =
                 (broker.clone(), call.its.clone(), request_id.clone(), call.gone.clone());
@@ -122,7 +125,9 @@ impl Mcp {
             _cut = self.agents.ctx.unless_cut(self.clock().sleep_to(until)) => {}
             () = sent.line.reset() => {}
         }
-        if self.agents.ctx.is_cut() && on("forgetsent") {
+        // What a stop has cut short may not have been sent.
+        let ctx = &self.agents.ctx;
+        if ctx.was_cut_short() || ctx.is_cut() && on("forgetsent") {
             return;
         }
         let of = caller.key();

@@ -71,8 +71,7 @@ impl Mcp {
         let refused = |status, why: String| (failed(status, why), None);
         let (agents, group) = (&self.agents, &call.caller.holder.group);
         agents.broker.loaded_of(group).await;
-        let until = self.clock().monotonic() + UNCLEAR_FOR;
-        let mut paced = false;
+        let (mut until, mut paced) = (self.clock().monotonic() + UNCLEAR_FOR, false);
         let id = format!("{OF_MCP}{}", random::unique()).parse();
         let id: RequestId = id.map_err(|error: askd_core::BadName| refused("rejected", error.to_string()))?;
         // The lease begins before anything can be owed to it.
@@ -86,16 +85,15 @@ impl Mcp {
                     return Ok(open);
                 }
             }
-            while !paced {
-                match agents.pace(&call.caller) {
-                    Ok(()) => paced = true,
-                    Err(_) if self.clock().monotonic() < until && !call.gone.is_cancelled() => {
-                        self.clock().sleep(SOON).await;
+            if !paced {
+                while let Some(over) = agents.over_pace(&call.caller) {
+                    if self.clock().monotonic() >= until || call.gone.is_cancelled() || agents.ctx.is_stopping() {
+                        let why = agents.too_fast(&call.caller, over).into_detail();
+                        return Err(refused("rejected", format!("rate_limited: {why}")));
                     }
-                    Err(problem) => {
-                        return Err(refused("rejected", format!("rate_limited: {}", problem.into_detail())));
-                    }
+                    self.clock().sleep(over.min(SOON)).await;
                 }
+                (paced, until) = (true, self.clock().monotonic() + UNCLEAR_FOR);
             }
             let asking = Request::over_http(id.clone(), request.clone());
             let asking = asking.map_err(|error| refused("rejected", error.to_string()))?;

@@ -30,6 +30,9 @@ use tokio_tungstenite::tungstenite::{self, Message};
 
 type Socket = WebSocketStream<reqwest::Upgraded>;
 
+/// Why a connection ends that askd needs no more.
+const SEAT_LOST: &str = "other daemons have all of them";
+const STOPS: &str = "askd stops";
 /// The first and the longest pause before askd connects again.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -91,7 +94,9 @@ pub(super) async fn run(inbound: &Inbound, app_token: &SecretString) {
                     Duration::ZERO
                 } else {
                     // Until the next one there is none.
-                    standing.fails(clock.now(), format!("Socket Mode: {reason}"), wording::slack_socket_fix(None));
+                    if ![SEAT_LOST, STOPS].contains(&&*reason) {
+                        standing.fails(clock.now(), format!("Socket Mode: {reason}"), wording::slack_socket_fix(None));
+                    }
                     backoff.pause()
                 }
             }
@@ -175,8 +180,8 @@ async fn listen(inbound: &Inbound, mut socket: Socket, lost: impl Future<Output 
                     return "broken".to_owned();
                 }
             }
-            () = &mut lost => break "other daemons have all of them".to_owned(),
-            () = ctx.stopping() => break "askd stops".to_owned(),
+            () = &mut lost => break SEAT_LOST.to_owned(),
+            () = ctx.stopping() => break STOPS.to_owned(),
         }
     };
     finish(clock, &mut socket, acks, stored).await;

@@ -68,7 +68,7 @@ impl Platform for Arc<WebhookState> {
     }
 }
 
-/// Whether the secret has made the signature, whenever that was: how old it is, is judged by our clock, which may follow a
+/// Whether the secret has made the signature, whenever that was: its age is judged by our clock, which may follow a
 /// database's, and not by the computer's.
 fn is_signed(secret: &SecretString, signature: &str, body: &str, timestamp: &str) -> bool {
     let verifier = Verifier::new(&secret.expose_secret().to_owned().into());

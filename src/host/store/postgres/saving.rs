@@ -133,7 +133,7 @@ impl InPostgres {
             return Ok(true);
         }
         if durable == Durable::No || is_crashed {
-            // A flush may have stored it again, or what it came from in doubt: that is over now.
+            // A flush may have stored it again, as a save that was in doubt: that is over now.
             drop(self.flushing.lock());
             if self.is_stored(ask.id, attempt.operation).map_err(failed(what()))? == Some(true) {
                 self.wrote(&attempt, attempt.revision(), record::USUAL_BYTES);

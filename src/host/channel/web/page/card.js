@@ -277,7 +277,7 @@ export function openCard(firstAsk, { settled, unreached }) {
     choose: (number) => state === 'open' && form.choose(number),
     other: () => state === 'open' && form.other(),
     dismiss: () => state === 'open' && foot.isConnected && askToDismiss(),
-    isUnsent: () => unsent !== null && !unsent.dismisses,
+    isUnsent: () => state !== 'closed' && unsent !== null && !unsent.dismisses,
     isInUse: () => state === 'sending' || unsent !== null || focused() || form.entered() !== '',
   };
 }

@@ -7,10 +7,9 @@ export const byId = (id) => document.getElementById(id);
 
 export const uniqueId = (prefix) => `${prefix}-${(counter += 1)}`;
 
-// Characters that turn the direction of what follows could make `rm` of `mr`, and those that nobody sees hide what a word says:
-// they are shown as on the other channels.
+// Characters that reverse what follows could make `rm` of `mr`, and those that nobody sees hide what a word says.
 const TURNS = /[\u202a-\u202e\u2066-\u206f]|(?![\t\n])\p{Cc}/gu;
-const HIDDEN = /[\u00ad\u180e\u200b\u2060-\u2064\ufeff\u{e0000}-\u{e007f}]/gu;
+const HIDDEN = /[\r\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2060-\u2064\u2800\u3164\ufeff\uffa0\u{e0000}-\u{e007f}]/gu;
 const visible = (child) => (typeof child === 'string' ? child.replace(HIDDEN, '').replace(TURNS, '\ufffd') : child);
 
 // Attributes and children that are null or undefined are left out, false attributes too; `onclick` and the like become

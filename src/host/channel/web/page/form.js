@@ -136,7 +136,10 @@ function radioField(question, index, total) {
       if (!otherRadio?.checked && words()) return `You have also entered words of your own. Choose “${titles.other}” to send them, or clear them.`;
       return question.required && !value() ? 'Please choose an option.' : null;
     },
-    complain: (text) => complain(text, otherRadio?.checked || words() ? [area] : [element]),
+    complain: (text) => {
+      complain(null, [element, area].filter(Boolean));
+      complain(text, otherRadio?.checked || words() ? [area] : [element]);
+    },
     entered: () => [picks.find((pick) => pick.control.checked)?.label, words()].filter(Boolean),
     focus: () => (otherRadio?.checked || words() ? area : picks.find((pick) => pick.control.checked)?.control ?? picks[0].control).focus(),
     options: picks.map((pick) => pick.control),

@@ -63,7 +63,7 @@ export function setUpHealth() {
       ...listOf(report.groups, agent, 'No agent has asked yet.'),
       el('h3', { class: 'day' }, 'Answers that nobody collected'),
       ...listOf(report.uncollected, outcome, 'None.'),
-      el('h3', { class: 'day' }, 'Cards that could not be closed'),
+      el('h3', { class: 'day' }, 'Cards that need you'),
       ...listOf(report.stuck_cards, stuck, 'None.'),
     );
   }

@@ -7,7 +7,7 @@ import { el } from './dom.js';
 const DEEPEST = 8;
 
 // `s`: a line may contain a Unicode line separator. Without `s`, the search fails there and begins anew at each space before it.
-const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^\s`]*)\s*([^`]*)$/;
+const FENCE = /^ {0,3}(`{3,}|~{3,})([^`]*)$/;
 const HEADING = /^ {0,3}#{1,6}\s+(.*?)\s*#*$/s;
 const ITEM = /^(\s*)(?:([-*+•])|(\d{1,9})[.)])\s+(.*)$/s;
 const QUOTE = /^ {0,3}>\s?(.*)$/s;
@@ -17,8 +17,8 @@ const INDENTED = /^(?: {4}|\t)/;
 const DIFF_START = /^(?:diff --git |@@ .*@@|--- \S)/;
 const DIFF_LINE = /^(?:[ +\-\\]|@@|diff |index |new file|deleted file|similarity|rename |old mode|new mode)/;
 
-// Code, bold and emphasis, in this order: what stands in code means itself. A mark counts only at the edge of words, and marks that
-// may be part of a pattern or a name (`*.log`, `__init__`) stay where they are: nobody is to approve other words than the agent's.
+// Code, bold and emphasis, in this order: what stands in code means itself. Only `**` at the edge of words is left out. Any
+// other mark may be part of a pattern or a name (`*.log`, `__init__`) and stays: nobody is to approve other words than the agent's.
 const CODE = /(?<ticks>`+)(?!`)(?<code>.+?)(?<!`)\k<ticks>(?!`)/.source;
 const BEFORE = /(?<![^\s([{"'“‘«¡¿—–])/.source;
 const BOLD = /\*\*(?=[\p{L}\p{N}\p{Sc}"'“‘«([`])(?<bold>[^*]*[^\s*])\*\*/u.source;
@@ -76,9 +76,10 @@ function blocks(lines, depth = 0) {
       at += 1;
       const inside = take((text) => !text.trimStart().startsWith(fence[1]));
       at += 1;
-      // It names the language, or is a command of somebody who forgot the line end.
-      const [, , language, more] = fence;
-      if (more || inside.every((text) => text.trim() === '')) inside.unshift(`${language} ${more}`.trim());
+      // It names the language, or is a command whose author forgot the line break.
+      const info = fence[2].trim();
+      const [language, ...more] = info.split(/\s+/);
+      if (more.length > 0 || inside.every((text) => text.trim() === '')) inside.unshift(info);
       made.push(code(inside, /^(?:diff|patch)$/.test(language) || inside.some((text) => /^@@ .*@@/.test(text))));
     } else if (startsDiff(line, at)) made.push(code(take((text) => DIFF_LINE.test(text)), true));
     else if (INDENTED.test(line)) made.push(code(take((text) => INDENTED.test(text)), false));

@@ -1,13 +1,13 @@
 //! `askd token`: the tokens with which agents ask over HTTP. A running daemon does it; without one this command does it itself,
 //! under the lock of the state folder.
 
-use super::asks::{Where, pretty};
+use super::asks::{Where, pretty, segment};
 use super::layout::{Look, short, text, time_from};
 use super::{Exit, FAILED, USAGE, as_owner, say};
 use crate::clock::Clock;
 use crate::host::client::ClientError;
 use crate::host::store::{InFiles, hold};
-use crate::host::tokens::Tokens;
+use crate::host::tokens::{Tokens, id_in};
 use anyhow::Context as _;
 use askd_core::{Group, Time, printable};
 use clap::{Args, Subcommand};
@@ -68,13 +68,10 @@ pub(super) struct Revoke {
     at: Where,
 }
 
-/// The id of a token: of a whole one, the part between the first two underscores. A token is a secret, so no error repeats it.
+/// The id of a token. A whole one is a secret, so no error repeats it.
 fn id_of(given: &str) -> Result<&str, Exit> {
-    let id = given.trim().strip_prefix("askd_").map_or(given.trim(), |rest| rest.split('_').next().unwrap_or_default());
-    if !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-        return Ok(id);
-    }
-    Err(Exit::new(USAGE, "that is no id of a token and no token; `askd token list` shows the ids"))
+    let why = "that is no id of a token and no token; `askd token list` shows the ids";
+    segment(id_in(given.trim())).map_err(|_| Exit::new(USAGE, why))
 }
 
 /// A token that has expired already is a mistake.

@@ -35,6 +35,11 @@ pub fn is_an_agents(token: &str) -> bool {
     token.strip_prefix(PREFIX).is_some_and(|rest| rest.contains('_'))
 }
 
+/// The id in a token, or in the beginning of one; another text is taken for an id.
+pub fn id_in(text: &str) -> &str {
+    text.strip_prefix(PREFIX).and_then(|rest| rest.split('_').next()).unwrap_or(text)
+}
+
 /// All tokens. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Tokens(Arc<Inner>);

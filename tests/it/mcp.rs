@@ -15,7 +15,7 @@ const WITHDRAWN: &str = said::WITHDRAWN;
 const RETRY_NOW: &str = "Retry this exact call now, in this session, with the same parameters.";
 
 /// How most stories open: a group's folder, and a client that has introduced itself.
-fn opening(world: World) -> (World, Agent, Client) {
+pub(crate) fn opening(world: World) -> (World, Agent, Client) {
     let agent = world.group("g");
     let client = Client::new(&agent.path, &[]);
     (world, agent, client)

@@ -84,6 +84,9 @@ fn a_line_that_is_no_message_is_told_what_is_wrong_with_it() {
         let told = server.next();
         assert_eq!((&told["error"]["code"], &told["id"]), (&json!(code), &id), "{line}: {told}");
     }
+    // No arguments are a call all the same: the tool says what it needs.
+    server.write(r#"{"jsonrpc": "2.0", "id": 8, "method": "tools/call", "params": {"name": "ask_user_wait", "arguments": null}}"#);
+    assert_eq!(server.next()["result"]["isError"], true);
     // Blank lines and unknown notifications get no reply, and the server goes on.
     for line in ["", "\r", r#"{"jsonrpc": "2.0", "method": "notifications/of/others", "params": {}}"#] {
         server.write(line);

@@ -2,6 +2,7 @@
 //! where a response belongs. A clear result, no hang, nothing lost.
 
 use crate::harness::{Agent, SOON, World, within};
+use crate::mcp::opening;
 use crate::mcp_client::{Client, go};
 use crate::mcp_url::TAKES_TASKS;
 use serde_json::{Value, json};
@@ -47,9 +48,7 @@ fn answer(id: &str) -> Value {
 
 #[test]
 fn a_question_that_was_withdrawn_is_asked_anew_by_the_next_call() {
-    let world = World::empty();
-    let agent = world.group("g");
-    let mut client = Client::new(&agent.path, &[]);
+    let (_world, agent, mut client) = opening(World::empty());
     let first = claimed(&agent, &mut client, 0);
     // No daemon hears it, so the file waits for one.
     let told = client.call("ask_user_cancel", &json!({"question_id": first}));
@@ -89,9 +88,7 @@ fn a_folder_for_reading_alone_is_told_with_what_to_do_and_loses_no_answer() {
 
 #[test]
 fn a_folder_in_place_of_the_response_is_told_and_left_alone() {
-    let world = World::empty();
-    let agent = world.group("g");
-    let mut client = Client::new(&agent.path, &[]);
+    let (_world, agent, mut client) = opening(World::empty());
     let id = claimed(&agent, &mut client, 0);
     fs::create_dir(agent.response_path(&id)).unwrap();
     // Not at once: it may be a host that publishes in two steps.
@@ -105,9 +102,7 @@ fn a_folder_in_place_of_the_response_is_told_and_left_alone() {
 /// A host that publishes by a second name: for a moment the response has two.
 #[test]
 fn a_response_with_a_second_name_is_taken_once_it_has_one() {
-    let world = World::empty();
-    let agent = world.group("g");
-    let mut client = Client::new(&agent.path, &[]);
+    let (_world, agent, mut client) = opening(World::empty());
     let id = claimed(&agent, &mut client, 0);
     let aside = agent.path.join("responses/.aside");
     fs::write(&aside, answer(&id).to_string()).unwrap();
@@ -120,9 +115,7 @@ fn a_response_with_a_second_name_is_taken_once_it_has_one() {
 /// Takes about 32 s: so long a host may be silent after its own deadline.
 #[test]
 fn a_host_that_dies_after_the_claim_is_given_up_30_s_after_its_deadline() {
-    let world = World::empty();
-    let agent = world.group("g");
-    let mut client = Client::new(&agent.path, &[]);
+    let (_world, agent, mut client) = opening(World::empty());
     let call = client.begin("ask_user", &go(600_000));
     let name = within(SOON, "the request", || agent.task_names().into_iter().find(|name| !name.starts_with('.')));
     let id = name.trim_end_matches(".json").to_owned();

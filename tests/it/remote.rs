@@ -68,6 +68,14 @@ impl Remote {
         Agent { at: self.agents, token: made["token"].as_str().unwrap().to_owned(), process: "p1" }
     }
 
+    /// An agent whose question `r1` was answered with yes.
+    fn answered(self) -> (Self, Agent) {
+        let agent = self.agent("research");
+        assert_eq!(agent.ask("r1", "Deploy?").0, 201);
+        self.answer("r1", "yes");
+        (self, agent)
+    }
+
     /// Answers what is open, if anything is.
     pub(crate) fn answer_any(&self, label: &str) {
         let open = self.world.open().pop();
@@ -178,10 +186,7 @@ fn an_agent_with_a_token_asks_waits_and_takes_its_answer_once() {
 
 /// What was sent to one process is not taken by another.
 pub(crate) fn only_its_holder_takes_an_outcome(world: World) {
-    let remote = Remote::of(world);
-    let agent = remote.agent("research");
-    assert_eq!(agent.ask("r1", "Deploy?").0, 201);
-    remote.answer("r1", "yes");
+    let (_remote, agent) = Remote::of(world).answered();
     agent.outcome("r1");
     assert_eq!(agent.other().taken("r1"), 410);
 }
@@ -189,10 +194,7 @@ pub(crate) fn only_its_holder_takes_an_outcome(world: World) {
 /// An operator replaces a token while its process runs: what was sent to the process stays its own.
 #[test]
 fn a_process_takes_with_another_token_what_it_was_sent_with_the_one_before() {
-    let remote = Remote::new();
-    let agent = remote.agent("research");
-    assert_eq!(agent.ask("r1", "Deploy?").0, 201);
-    remote.answer("r1", "yes");
+    let (remote, agent) = Remote::new().answered();
     let outcome = agent.outcome("r1");
     assert_eq!(agent.revoked(&remote.world), 204);
     let renewed = remote.agent("research");
@@ -238,10 +240,7 @@ fn a_request_is_told_by_its_id_and_what_is_wrong_is_a_sentence() {
 /// It would hold the outcome for a caller that gets none.
 #[test]
 fn a_call_without_a_body_gives_nobody_an_outcome() {
-    let remote = Remote::new();
-    let agent = remote.agent("research");
-    assert_eq!(agent.ask("r1", "Deploy?").0, 201);
-    remote.answer("r1", "yes");
+    let (_remote, agent) = Remote::new().answered();
     for path in ["/asks/r1", "/briefings?take=true", "/events"] {
         assert_eq!(agent.other().raw("HEAD", path, "").0, 405, "{path}");
     }
@@ -471,10 +470,7 @@ fn an_outcome_that_nobody_waits_for_becomes_a_briefing_and_comes_back_unless_it_
 
 #[test]
 fn a_briefing_that_another_one_is_just_taking_does_not_come_back() {
-    let remote = Remote::new();
-    let agent = remote.agent("research");
-    assert_eq!(agent.ask("r1", "Deploy?").0, 201);
-    remote.answer("r1", "yes");
+    let (remote, agent) = Remote::new().answered();
     let id = agent.briefed(&remote.world);
     let reader = agent.other();
     assert_eq!(reader.call("GET", "/briefings?take=true", "").0, 200);

@@ -149,14 +149,19 @@ fn an_askd_that_is_not_in_the_group_of_its_agents_is_told_with_its_fix() {
     within(SOON, "it to be told", || (ready(&world) == told).then_some(()));
 }
 
+/// A daemon of another user than root, which plays the story of this name again and may look at all.
+fn run_by_another(story: &str) -> Option<World> {
+    let world = World::empty().config("[groups.research]\nroutes = [{ channel = \"web\" }]\n");
+    let program = as_another(world.dir.path(), story)?;
+    folders_of_another(&world, 12345);
+    Some(world.with_daemon(&program).started())
+}
+
 /// An agent with another user id and a umask of 077: it would wait, and nobody would know of what.
 #[test]
 fn a_request_that_askd_may_not_read_is_named_until_its_fix_was_run() {
-    let world = World::empty().config("[groups.research]\nroutes = [{ channel = \"web\" }]\n");
     let story = "a_request_that_askd_may_not_read_is_named_until_its_fix_was_run";
-    let Some(program) = as_another(world.dir.path(), story) else { return };
-    folders_of_another(&world, 12345);
-    let world = world.with_daemon(&program).started();
+    let Some(world) = run_by_another(story) else { return };
     let agent = world.group("research");
     agent.ask_framework("first");
     std::fs::set_permissions(agent.tasks().join("first.json"), std::fs::Permissions::from_mode(0o644)).ok();
@@ -181,11 +186,8 @@ fn a_request_that_askd_may_not_read_is_named_until_its_fix_was_run() {
 /// Somebody takes the folder from askd while it runs, or makes it as `/tmp` is.
 #[test]
 fn a_folder_from_which_askd_may_take_nothing_is_named_until_its_fix_was_run() {
-    let world = World::empty().config("[groups.research]\nroutes = [{ channel = \"web\" }]\n");
     let story = "a_folder_from_which_askd_may_take_nothing_is_named_until_its_fix_was_run";
-    let Some(program) = as_another(world.dir.path(), story) else { return };
-    folders_of_another(&world, 12345);
-    let world = world.with_daemon(&program).started();
+    let Some(world) = run_by_another(story) else { return };
     let agent = world.group("research");
     for (number, owner, mode, told) in [(1, 0, 0o1777, "it has the sticky bit"), (2, 0, 0o755, "cannot write here")] {
         std::os::unix::fs::chown(agent.tasks(), Some(owner), Some(12345)).unwrap();

@@ -91,9 +91,8 @@ fn message(value: Value) -> Result<Option<Received>, Wrong> {
     let message = match &id {
         // By its own type: rmcp would try all the others before.
         Some(id) if method == Some("tools/call") => {
-            let params = &value["params"];
-            let is_object = params.get("arguments").is_none_or(Value::is_object);
-            if !params["name"].is_string() || !is_object {
+            let (name, arguments) = (&value["params"]["name"], &value["params"]["arguments"]);
+            if !name.is_string() || !(arguments.is_object() || arguments.is_null()) {
                 return Err((crate::mcp::no_call(), Some(id.clone())));
             }
             serde_json::from_value(value)

@@ -59,6 +59,11 @@ impl AskState {
         self.follow_up().block.as_ref()
     }
 
+    /// Whether it goes on although no route shows it: a page does, or it is a block that stands.
+    pub(super) fn goes_on_unshown(&self) -> bool {
+        self.viewed || self.is_blocked()
+    }
+
     /// Whether it was asked too often and no person has allowed it again.
     pub fn is_blocked(&self) -> bool {
         self.block().is_some_and(|block| block.lifted.is_none())

@@ -225,7 +225,7 @@ impl AskState {
             return self.used_up(route, trouble, cx);
         }
         // A longer pause than people have would keep the ask from its other routes.
-        if retry_after > Some(self.rules.timeout) && !self.viewed && !self.is_blocked() {
+        if retry_after > Some(self.rules.timeout) && !self.goes_on_unshown() {
             return self.give_up(route, trouble, true, cx);
         }
         let widget = &mut self.widgets[route];
@@ -250,7 +250,7 @@ impl AskState {
     /// The route was posted as often as allowed. An ask that a page has displayed goes on, as does a block that stands, and its
     /// route is tried now and then.
     fn used_up(&mut self, route: usize, trouble: Trouble, cx: &mut Context) {
-        if !self.viewed && !self.is_blocked() {
+        if !self.goes_on_unshown() {
             return self.give_up(route, trouble, false, cx);
         }
         let counted = self.counts(route);

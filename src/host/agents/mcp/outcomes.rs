@@ -85,10 +85,10 @@ impl Mcp {
     /// A call is about to be sent its outcome; `false`: it must not be, because its client has cancelled it at another daemon, or may have.
     pub(super) async fn is_sent(&self, call: &Call, request_id: RequestId) -> bool {
         let (Agents { broker, ctx, .. }, caller) = (&self.agents, &call.caller);
-        let mut number = None;
         if ctx.is_cut() {
             return false;
         }
+        let mut number = None;
         if broker.is_shared() && call.session.is_some() {
             let (broker, its, outcome, gone) =
                 (broker.clone(), call.its.clone(), request_id.clone(), call.gone.clone());
@@ -121,12 +121,12 @@ impl Mcp {
     /// Waits until an outcome counts as taken, or is known to be lost. A stop ends the wait once nothing is being sent any more: the next
     /// run would not know of it, and give it to the same call again.
     async fn follow(&self, caller: &Caller, sent: &Arc<Sent>, until: Moment) {
+        let ctx = &self.agents.ctx;
         tokio::select! {
-            _cut = self.agents.ctx.unless_cut(self.clock().sleep_to(until)) => {}
+            _cut = ctx.unless_cut(self.clock().sleep_to(until)) => {}
             () = sent.line.reset() => {}
         }
         // What a stop has cut short may not have been sent.
-        let ctx = &self.agents.ctx;
         if ctx.was_cut_short() || ctx.is_cut() && on("forgetsent") {
             return;
         }
@@ -151,7 +151,7 @@ impl Mcp {
                 }
                 return;
             }
-            if !self.agents.ctx.pause(AGAIN).await {
+            if !ctx.pause(AGAIN).await {
                 return;
             }
         }

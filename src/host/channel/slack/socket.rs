@@ -30,9 +30,6 @@ use tokio_tungstenite::tungstenite::{self, Message};
 
 type Socket = WebSocketStream<reqwest::Upgraded>;
 
-/// Why a connection ends that askd needs no more.
-const SEAT_LOST: &str = "other daemons have all of them";
-const STOPS: &str = "askd stops";
 /// The first and the longest pause before askd connects again.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -87,14 +84,18 @@ pub(super) async fn run(inbound: &Inbound, app_token: &SecretString) {
             Ok(socket) => {
                 standing.works();
                 let since = clock.monotonic();
-                let reason = listen(inbound, socket, seat.lost()).await;
+                let ended = listen(inbound, socket, seat.lost()).await;
+                let reason = match &ended {
+                    Ok(reason) => *reason,
+                    Err(reason) => reason,
+                };
                 tracing::info!(reason, "the connection to Slack ended; connecting again");
                 if clock.monotonic().since(since) >= STABLE {
                     backoff.reset();
                     Duration::ZERO
                 } else {
                     // Until the next one there is none.
-                    if ![SEAT_LOST, STOPS].contains(&&*reason) {
+                    if ended.is_err() {
                         standing.fails(clock.now(), format!("Socket Mode: {reason}"), wording::slack_socket_fix(None));
                     }
                     backoff.pause()
@@ -145,47 +146,47 @@ async fn upgrade(http: &reqwest::Client, url: &str) -> Result<Option<reqwest::Up
     response.upgrade().await.map(Some)
 }
 
-/// Reads until the connection ends, and says why it did. Acknowledgements leave in any order.
-async fn listen(inbound: &Inbound, mut socket: Socket, lost: impl Future<Output = ()>) -> String {
+/// Reads until the connection ends, and says why askd needs it no more; an error, if it broke. Acknowledgements leave in any order.
+async fn listen(inbound: &Inbound, mut socket: Socket, lost: impl Future<Output = ()>) -> Result<&'static str, String> {
     let mut lost = pin!(lost);
     let (ctx, clock) = (&inbound.slack.0.ctx, inbound.slack.clock());
     let (acks, mut stored) = mpsc::channel::<Value>(MAX_IN_HAND);
     let (mut heard, mut pinged) = (clock.monotonic(), clock.monotonic());
-    let reason = loop {
+    let ended = loop {
         tokio::select! {
             message = socket.next() => {
                 heard = clock.monotonic();
                 match message {
                     Some(Ok(Message::Text(text))) => {
                         if let Some(reason) = receive(inbound, &text, &acks) {
-                            break reason;
+                            break Err(reason);
                         }
                     }
-                    Some(Ok(Message::Close(_))) | None => return "closed".to_owned(),
-                    Some(Err(error)) => return error.to_string(),
+                    Some(Ok(Message::Close(_))) | None => return Err("closed".to_owned()),
+                    Some(Err(error)) => return Err(error.to_string()),
                     Some(Ok(_)) => {}
                 }
             }
             Some(ack) = stored.recv() => {
                 if acknowledge(&mut socket, &ack).await.is_err() {
-                    return "broken".to_owned();
+                    return Err("broken".to_owned());
                 }
             }
             () = clock.sleep_to(pinged + PING_EVERY) => {
                 pinged = clock.monotonic();
                 if pinged.since(heard) > MAX_SILENCE {
-                    return "silent".to_owned();
+                    return Err("silent".to_owned());
                 }
                 if socket.send(Message::Ping("askd".into())).await.is_err() {
-                    return "broken".to_owned();
+                    return Err("broken".to_owned());
                 }
             }
-            () = &mut lost => break SEAT_LOST.to_owned(),
-            () = ctx.stopping() => break STOPS.to_owned(),
+            () = &mut lost => break Ok("other daemons have all of them"),
+            () = ctx.stopping() => break Ok("askd stops"),
         }
     };
     finish(clock, &mut socket, acks, stored).await;
-    reason
+    ended
 }
 
 async fn acknowledge(socket: &mut Socket, ack: &Value) -> Result<(), tungstenite::Error> {

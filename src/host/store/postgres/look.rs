@@ -5,6 +5,7 @@ use super::lease::LEASE;
 use super::pins::silent_for;
 use crate::host::store::REPORTED;
 use askd_core::Time;
+use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row as _};
 use std::sync::Arc;
 
@@ -71,6 +72,24 @@ pub(super) async fn standbys(connection: &mut PgConnection) -> Result<Vec<(Strin
     rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
+/// Why a daemon can change nothing there, and how to mend it.
+fn unusable(row: &PgRow, user: &str) -> Result<Option<(&'static str, String)>, sqlx::Error> {
+    let (is_standby, is_read_only, may_create) = (row.try_get(6)?, row.try_get(7)?, row.try_get(8)?);
+    let unusable = if is_standby {
+        ("it is a standby, which takes no changes", "have the URL lead to the primary".to_owned())
+    } else if is_read_only {
+        let fix = "take default_transaction_read_only from the database or the user".to_owned();
+        ("it takes no changes: default_transaction_read_only is on", fix)
+    } else if may_create {
+        return Ok(None);
+    } else {
+        let database: String = row.try_get(9)?;
+        let fix = format!("GRANT CREATE ON DATABASE {database} TO {user}, or have {user} own the schema askd");
+        ("its user may not make askd's tables", fix)
+    };
+    Ok(Some(unusable))
+}
+
 async fn see(connections: &Connections) -> Result<Seen, Failed> {
     connections
         .read(
@@ -102,24 +121,7 @@ async fn see(connections: &Connections) -> Result<Seen, Failed> {
                     let silent = silent.into_iter().map(|(host, _)| host).collect();
                     let (version, fsync) = (row.try_get(0)?, row.try_get(1)?);
                     let (now, user): (_, String) = (Time::from_millis(row.try_get(4)?), row.try_get(5)?);
-                    let unusable = match (row.try_get(6)?, row.try_get(7)?, row.try_get(8)?) {
-                        (true, _, _) => Some((
-                            "it is a standby, which takes no changes",
-                            "have the URL lead to the primary".to_owned(),
-                        )),
-                        (_, true, _) => {
-                            let fix = "take default_transaction_read_only from the database or the user".to_owned();
-                            Some(("it takes no changes: default_transaction_read_only is on", fix))
-                        }
-                        (_, _, false) => {
-                            let database: String = row.try_get(9)?;
-                            let fix = format!(
-                                "GRANT CREATE ON DATABASE {database} TO {user}, or have {user} own the schema askd"
-                            );
-                            Some(("its user may not make askd's tables", fix))
-                        }
-                        _ => None,
-                    };
+                    let unusable = unusable(&row, &user)?;
                     let kept_from = (unknown > 0).then_some(user);
                     Ok(Seen { version, unusable, fsync, asynchronous, kept_from, leads, nodes, silent, now })
                 })

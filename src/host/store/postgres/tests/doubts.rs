@@ -1,7 +1,6 @@
 //! Saves of which it is not known whether the server has committed them.
 
 use super::*;
-use askd_core::Event;
 
 /// The flush that finds the crash stores it again, so whoever then saves it for good has not come too late.
 #[test]
@@ -11,8 +10,7 @@ fn a_save_in_doubt_that_a_crash_took_is_no_rivals_when_it_is_saved_again() {
     let shared = opened.store.shared().unwrap();
     let asked = Arc::new(ask(1, "g"));
     shared.save(&asked, &Basis::New(0), Along::default(), Save::Now).unwrap();
-    let viewed = asked.as_ref().clone().step(Event::Viewed, conformance::START).unwrap().unwrap();
-    let viewed = Arc::new(viewed.ask);
+    let viewed = step(&asked, Event::Viewed);
     let save = |how| shared.save(&viewed, &Basis::Ask(Arc::clone(&asked)), Along::default(), how);
     server.sql(
         "create sequence tries;

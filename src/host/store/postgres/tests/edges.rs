@@ -7,10 +7,6 @@ use askd_core::{Effect, Time};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-fn step(ask: &Ask, event: Event) -> Arc<Ask> {
-    Arc::new(ask.clone().step(event, conformance::START).unwrap().unwrap().ask)
-}
-
 /// Takes back what was written since `before` was made, as a crash of the server may.
 fn crash_back(server: &Server) {
     server.crash();

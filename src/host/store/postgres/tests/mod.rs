@@ -66,6 +66,10 @@ impl Server {
     }
 }
 
+fn step(ask: &Ask, event: Event) -> Arc<Ask> {
+    Arc::new(ask.clone().step(event, conformance::START).unwrap().unwrap().ask)
+}
+
 #[test]
 fn it_does_what_every_engine_does() {
     let Some(server) = Server::found() else { return };
@@ -262,8 +266,7 @@ fn a_save_after_a_crash_of_the_server_stores_what_came_before_it() {
     let asked = Arc::new(ask(1, "g"));
     shared.save(&asked, &Basis::New(0), Along::default(), Save::Now).unwrap();
     server.sql("create table before as select * from askd.asks");
-    let viewed = asked.as_ref().clone().step(Event::Viewed, conformance::START).unwrap().unwrap();
-    let viewed = Arc::new(viewed.ask);
+    let viewed = step(&asked, Event::Viewed);
     shared.save(&viewed, &Basis::Ask(Arc::clone(&asked)), Along::default(), Save::Soon).unwrap();
     server.crash();
     server.sql(
@@ -288,8 +291,7 @@ fn a_save_that_was_under_way_during_a_flush_is_stored_again_after_a_crash_of_the
     let asked = Arc::new(ask(1, "g"));
     shared.save(&asked, &Basis::New(0), Along::default(), Save::Now).unwrap();
     server.sql("create table before as select * from askd.asks");
-    let viewed = asked.as_ref().clone().step(Event::Viewed, conformance::START).unwrap().unwrap();
-    let viewed = Arc::new(viewed.ask);
+    let viewed = step(&asked, Event::Viewed);
     let mut other = server.runtime.block_on(PgConnection::connect(&server.url)).unwrap();
     let mut other = |text: &'static str| server.runtime.block_on(sqlx::raw_sql(text).execute(&mut other)).unwrap();
     std::thread::scope(|scope| {

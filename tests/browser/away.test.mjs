@@ -108,6 +108,36 @@ describe('askd is away', () => {
     await card(page, ask).getByText('Yours was not used.').waitFor();
   });
 
+  test('a list that was asked for before the connection was lost sends nothing', async () => {
+    let letGo;
+    const held = new Promise((resolve) => { letGo = resolve; });
+    const slow = (fresh) => fresh.route('**/asks?state=settled**', async (route) => {
+      const reply = await route.fetch();
+      await held;
+      await route.fulfill({ response: reply });
+    });
+    page = await openPage(browser, { url: daemon.link, before: slow, expected: AWAY });
+    const ask = await daemon.asked({ questions: [FRAMEWORK] });
+    await card(page, ask).waitFor();
+    let tries = 0;
+    const away = (route) => {
+      if (route.request().url().endsWith('/answer')) tries += 1;
+      return route.abort();
+    };
+    await page.route(/\/answer$|\/events$/, away);
+    await card(page, ask).getByRole('button', { name: 'Vue' }).click();
+    await card(page, ask).getByText("Couldn't reach askd").waitFor();
+    const listed = page.waitForResponse(/state=settled/);
+    letGo();
+    await (await listed).finished();
+    await page.getByText('No connection to askd since').waitFor();
+    await sleep(500);
+    assert.equal(tries, 1);
+    await page.unroute(/\/answer$|\/events$/, away);
+    assert.deepEqual((await daemon.response(ask.request_id)).answers, { 'Which framework?': 'Vue' });
+    await done(page, ask).getByText('Vue').waitFor();
+  });
+
   test('an answer that got no reply twice is kept for the person to send', async () => {
     page = await openPage(browser, { url: daemon.link, expected: AWAY });
     const ask = await daemon.asked({ questions: [FRAMEWORK] });

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// The clocks of two daemons differ by less.
 const APART: Duration = Duration::from_secs(10);
+/// How long a group's first question waits until what this daemon begins with just then is begun with.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Since when this daemon has begun with groups, where others share the records.
 pub(super) type Since = HashMap<Group, Time>;
@@ -131,8 +133,10 @@ impl Broker {
         if !self.is_shared() || !self.leads() || self.holds(group) || self.index().knows(group) {
             return Ok(());
         }
-        // While it begins with many groups, the request does not wait for them: the next look finds this one, too.
-        let Ok(_alone) = self.0.beside.beginning.try_lock() else { return Ok(()) };
+        // Questions that came before the group was held would be overtaken by those that come after. But while it begins with very many
+        // groups, the request does not wait for them: the next look finds this one, too.
+        let beginning = self.0.beside.clock.timeout(PATIENCE, self.0.beside.beginning.lock()).await;
+        let Some(_alone) = beginning else { return Ok(()) };
         self.take_those(vec![group.clone()]).await
     }
 

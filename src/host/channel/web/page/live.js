@@ -48,8 +48,16 @@ export function connection({ onEvent, onDenied, onLost, onUp }) {
   // The last notice of a lost connection, as the other tabs get it.
   let lost = null;
   let welcomed = false;
+  // The stream has ended since the last `resync`: a list that was asked for before does not say that askd is there.
+  let outdated = false;
+
+  function pass(name, data) {
+    if (name === 'resync') outdated = false;
+    onEvent(name, data);
+  }
 
   function tellLost(what) {
+    outdated = true;
     lost = what;
     lostSince = what.since;
     onLost(what.since, what.problem);
@@ -68,7 +76,7 @@ export function connection({ onEvent, onDenied, onLost, onUp }) {
       parse(decoder.decode(value, { stream: true }));
       // Even without an event: the other tabs hear that the stream is alive.
       tell({ events });
-      for (const event of events) onEvent(...event);
+      for (const event of events) pass(...event);
     }
   }
 
@@ -100,6 +108,7 @@ export function connection({ onEvent, onDenied, onLost, onUp }) {
       onDenied(problem);
       return;
     }
+    outdated = true;
     lostSince ??= Date.now();
     // A stream that the other side ended is tried once more before anybody is told: a proxy may cut it now and then.
     if (!opened || gaveUp) tellLost({ since: lostSince, problem: problem && { ...problem, message: problem.message } });
@@ -119,9 +128,9 @@ export function connection({ onEvent, onDenied, onLost, onUp }) {
     else if (!welcomed && !theirs) {
       clearTimeout(timer);
       welcomed = true;
-      onEvent('resync', '{}');
+      pass('resync', '{}');
     }
-    for (const event of events) onEvent(...event);
+    for (const event of events) pass(...event);
   }
 
   function start() {
@@ -168,6 +177,7 @@ export function connection({ onEvent, onDenied, onLost, onUp }) {
 
   // No reply came, or nothing for too long: the stream is opened anew, here.
   function fail() {
+    outdated = true;
     if (tabs?.leads()) current?.abort();
     else tabs?.takeOver();
   }
@@ -202,6 +212,7 @@ export function connection({ onEvent, onDenied, onLost, onUp }) {
     fail,
     // The list has been read after `resync`: now what the page shows is true again.
     settled() {
+      if (outdated) return;
       lost = null;
       lostSince = null;
       wait = FIRST_WAIT_MS;

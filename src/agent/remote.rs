@@ -3,7 +3,7 @@
 //! is taken, as a file would lie there. [`super::way`] makes them.
 
 use super::AgentError;
-use super::connection::{Connection, Failed, WAIT, detail, done};
+use super::connection::{Connection, Failed, PAUSES, WAIT, detail, done};
 use super::waiter::{BLIND_PATIENCE, Look, PATIENCE, TIMEOUT_MS, millis};
 use super::way::{OpenCall, Taken, Work};
 use crate::clock::Moment;
@@ -20,6 +20,8 @@ use tokio::sync::watch;
 
 /// How long a question that may have been taken is taken back.
 const WITHDRAWAL: Duration = Duration::from_secs(10);
+/// How long a daemon may have a question in hand that it does not know yet: until then it may say that there is none.
+const IN_HAND: Duration = Duration::from_secs(2);
 /// How often an outcome that is not taken yet is fetched again: the daemon holds it for a minute.
 const RENEW_EVERY: Duration = Duration::from_secs(20);
 
@@ -62,6 +64,8 @@ enum Wish {
 #[derive(Debug, Default)]
 struct Seen {
     claimed: bool,
+    /// It may have been sent, and no reply says what has come of it.
+    may_be_claimed: bool,
     /// The daemon has heard that the question is withdrawn.
     withdrawn: bool,
     answer_by: Option<Moment>,
@@ -226,6 +230,7 @@ impl Call {
     async fn ask(&self, body: &[u8], op_code: Option<String>) -> Result<Option<ResponseFile>, AgentError> {
         let url = || self.at.url.clone();
         let op_code = &op_code;
+        self.seen.lock().may_be_claimed = true;
         let read = |reply: Response| async move {
             if reply.status().is_success() {
                 return self.note(reply).await.then_some(None);
@@ -326,13 +331,23 @@ impl Call {
 
     /// Withdraws the question, and says whether there was one; `None` if no daemon has said so.
     async fn withdraw(&self, at_most: Duration) -> Option<bool> {
-        let until = self.at.clock.monotonic() + at_most;
-        let reply = self.at.try_until(Method::DELETE, &self.path(""), b"", || until, done).await.ok()?;
-        match reply.status() {
-            StatusCode::NO_CONTENT => Some(true),
-            StatusCode::NOT_FOUND => Some(false),
-            _ => None,
+        let (clock, path) = (&self.at.clock, self.path(""));
+        let (began, until) = (clock.monotonic(), clock.monotonic() + at_most);
+        loop {
+            let reply = self.at.try_until(Method::DELETE, &path, b"", || until, done).await.ok()?;
+            match reply.status() {
+                StatusCode::NO_CONTENT => return Some(true),
+                StatusCode::NOT_FOUND if self.may_be_in_hand(began) => clock.sleep(PAUSES.0).await,
+                StatusCode::NOT_FOUND => return Some(false),
+                _ => return None,
+            }
         }
+    }
+
+    /// Whether a daemon that knows no such question may still be taking it in.
+    fn may_be_in_hand(&self, since: Moment) -> bool {
+        let seen = self.seen.lock();
+        seen.may_be_claimed && !seen.claimed && self.at.clock.monotonic().since(since) < IN_HAND
     }
 
     /// Notes until when it can be answered, by the daemon's clock: this host's may be wrong. `false` if the reply says nothing.
@@ -361,12 +376,14 @@ enum Next {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::connection::PAUSES;
     use crate::agent::connection::tests::{replies, token};
     use crate::clock::Clock;
 
     /// What answers every call, and is not askd.
     const PORTAL: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\n\r\n<html>Sign in";
+    /// What the daemon says of a question that it does not know.
+    const UNKNOWN: &str =
+        "HTTP/1.1 404 Not Found\r\nconnection: close\r\ncontent-type: application/problem+json\r\n\r\n{}";
 
     #[tokio::test]
     async fn what_is_left_is_told_by_the_daemons_clock_and_a_portal_is_no_reply() {
@@ -469,14 +486,42 @@ mod tests {
         }
     }
 
+    /// It was withdrawn while the daemon took it in.
+    #[tokio::test]
+    async fn a_question_that_is_not_known_yet_is_withdrawn_once_it_is() {
+        let (clock, hand) = Clock::by_hand(Time::from_millis(1_760_000_000_000));
+        let url = replies(&[
+            "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\n\r\n",
+            UNKNOWN,
+            UNKNOWN,
+            "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n",
+            "HTTP/1.1 410 Gone\r\nconnection: close\r\ncontent-type: application/problem+json\r\n\r\n{\"detail\": \"over\"}",
+        ]);
+        let connection = Arc::new(Connection::new(&url, token, clock).unwrap());
+        let waiter = connection.ask(RequestFile::default(), &Handle::current()).unwrap();
+        let system = Clock::system();
+        system.sleep(Duration::from_millis(100)).await;
+        waiter.withdraw().unwrap();
+        for _ in 0..100 {
+            system.sleep(Duration::from_millis(20)).await;
+            hand.advance(Duration::from_millis(20));
+            match waiter.look() {
+                Ok(Look::Waiting(_)) => {}
+                Ok(Look::Ready) => panic!("it counts as withdrawn: {:?}", waiter.0.seen.lock().end),
+                Err(error) => return assert!(matches!(error, AgentError::Gone(why) if why == "over")),
+            }
+        }
+        panic!("it still waits");
+    }
+
     #[tokio::test]
     async fn a_question_is_withdrawn_only_once_the_daemon_says_so() {
         let (clock, hand) = Clock::by_hand(Time::from_millis(1_760_000_000_000));
-        let url = replies(&[
+        let proxy = [
             "HTTP/1.1 502 Bad Gateway\r\nconnection: close\r\n\r\n",
             "HTTP/1.1 404 Not Found\r\nconnection: close\r\n\r\n<html>No site here",
-            "HTTP/1.1 404 Not Found\r\nconnection: close\r\ncontent-type: application/problem+json\r\n\r\n{}",
-        ]);
+        ];
+        let url = replies([proxy.as_slice(), [UNKNOWN; 30].as_slice()].concat().leak());
         let connection = Arc::new(Connection::new(&url, token, clock.clone()).unwrap());
         let waiter = connection.ask(RequestFile::default(), &Handle::current()).unwrap();
         // The first POST meets a proxy whose daemon may have gone on; the question is withdrawn before the second.

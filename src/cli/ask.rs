@@ -223,7 +223,14 @@ impl AskCommand {
         }
         let error = taken.response.error.as_ref().map(|error| with_cause(error, &taken.response));
         taken.done().context("cannot delete the response")?;
-        call.finish().await?;
+        match call.finish().await {
+            // The answer is good, and printed.
+            Err(AgentError::HostSilent) => tracing::warn!(
+                request_id = %call.request_id(),
+                "askd could not be told that the answer was taken: it may come again as a briefing, or start the agent"
+            ),
+            told => told?,
+        }
         // The exit code and, unless it is in the JSON, what went wrong.
         match code {
             0 => Ok(()),

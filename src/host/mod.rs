@@ -27,6 +27,7 @@ mod outgoing;
 mod places;
 pub mod port;
 mod ready;
+mod rereads;
 pub mod session;
 pub mod settings;
 mod standby;

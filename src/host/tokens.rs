@@ -2,6 +2,7 @@
 //! revokes them for `askd token`; without a daemon the command does so itself, under the lock of the state folder.
 
 use crate::clock::{Clock, Moment};
+use crate::host::rereads::Rereads;
 use crate::host::store::{Documents, change_document};
 use crate::ipc::wire::{digest, file_bytes};
 use crate::random;
@@ -52,7 +53,7 @@ struct Inner {
     known: Mutex<Known>,
     /// Held from what a change begins with until it is stored and known, so that changes reach the disk in their order.
     changing: Mutex<()>,
-    refreshing: tokio::sync::Mutex<()>,
+    rereads: Rereads,
     /// Since when another daemon's change is not known.
     unread: Mutex<Option<Moment>>,
     /// The same for the times of use, and whether some are not saved yet.
@@ -138,8 +139,8 @@ impl Tokens {
         let tokens = kept.into_iter().map(|kept| Token { kept, revoked: CancellationToken::new() }).collect();
         let known = Mutex::new(Known { tokens, used });
         let (changing, saving, unsaved) = (Mutex::new(()), Mutex::new(()), AtomicBool::new(false));
-        let (refreshing, unread, made) = (tokio::sync::Mutex::default(), Mutex::default(), Notify::new());
-        Ok(Self(Arc::new(Inner { documents, clock, known, changing, refreshing, unread, saving, unsaved, made })))
+        let (rereads, unread, made) = (Rereads::default(), Mutex::default(), Notify::new());
+        Ok(Self(Arc::new(Inner { documents, clock, known, changing, rereads, unread, saving, unsaved, made })))
     }
 
     /// Whether there is none.
@@ -162,7 +163,11 @@ impl Tokens {
             }
             *self.0.unread.lock() = Some(self.0.clock.monotonic());
             let mut failing = false;
-            while let Err(error) = self.refresh().await {
+            let read = || {
+                let tokens = self.clone();
+                tokio::task::spawn_blocking(move || tokens.read())
+            };
+            while let Err(error) = read().await.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
                 if !failing {
                     tracing::error!(%error, "cannot read which tokens another daemon has made or revoked; trying again every second");
                 }
@@ -178,12 +183,16 @@ impl Tokens {
         self.0.unread.lock().is_some_and(|since| self.0.clock.monotonic().since(since) > BLIND)
     }
 
-    /// Reads what other daemons have made and revoked, for one caller at a time.
-    pub async fn refresh(&self) -> io::Result<()> {
-        let _alone = self.0.refreshing.lock().await;
+    /// Reads what other daemons have made and revoked. Blocks on the disk.
+    fn read(&self) -> io::Result<()> {
+        self.change(|_| false).map(drop)
+    }
+
+    /// Who holds this token, if it is good and another daemon has just made it.
+    pub async fn new_holder(&self, token: &str) -> io::Result<Option<Holder>> {
         let tokens = self.clone();
-        let read = tokio::task::spawn_blocking(move || tokens.change(|_| false)).await;
-        read.unwrap_or_else(|panic| Err(io::Error::other(panic))).map(drop)
+        self.0.rereads.reread(&self.0.clock, move || tokens.read()).await?;
+        Ok(self.holder(token))
     }
 
     /// Makes one, on stable storage when it returns. Nobody can see its secret again. Blocks on the disk.
@@ -316,6 +325,7 @@ fn parse<T: DeserializeOwned + Default>(name: &str, bytes: Option<&[u8]>) -> io:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::rereads::{BURST, PACE};
     use crate::host::store::{InFiles, ReadAfter};
     use std::sync::atomic::AtomicU32;
 
@@ -379,6 +389,30 @@ mod tests {
             () = told => {}
             () = following => unreachable!("it goes on"),
         }
+    }
+
+    #[tokio::test]
+    async fn whoever_guesses_tokens_has_them_read_at_a_pace() {
+        let state = tempfile::tempdir().unwrap();
+        let (clock, hand) = Clock::by_hand(Time::from_millis(1_760_000_000_000));
+        let reads = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&reads);
+        let before = move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        };
+        let files = || InFiles::open(state.path()).unwrap();
+        let tokens = Tokens::open(Arc::new(ReadAfter { files: files(), before }), clock.clone()).unwrap();
+        let other = Tokens::open(Arc::new(files()), clock).unwrap();
+        let (began, made) = (reads.load(Ordering::SeqCst), other.make("g".parse().unwrap(), None, None).unwrap());
+        for _ in 0..BURST * 2 {
+            assert!(tokens.new_holder("askd_1_2").await.unwrap().is_none());
+        }
+        assert_eq!(reads.load(Ordering::SeqCst) - began, BURST);
+        hand.advance(PACE);
+        assert!(tokens.holder(&made).is_some(), "it was read");
+        let next = other.make("g".parse().unwrap(), None, None).unwrap();
+        assert!(tokens.new_holder(&next).await.unwrap().is_some());
     }
 
     #[test]

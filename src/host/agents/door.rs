@@ -101,10 +101,22 @@ fn no_token() -> Response {
     (scheme, Problem::new(StatusCode::UNAUTHORIZED, "No access", detail)).into_response()
 }
 
-fn holder(agents: &Agents, headers: &HeaderMap) -> Option<Holder> {
-    let given = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, token) = given.split_once(' ')?;
-    agents.tokens.holder(token.trim()).filter(|_| scheme.eq_ignore_ascii_case("bearer"))
+fn token(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+}
+
+async fn holder(agents: &Agents, headers: &HeaderMap) -> Option<Holder> {
+    let token = token(headers)?;
+    let known = agents.tokens.holder(token);
+    if known.is_some() || !agents.broker.is_shared() {
+        return known;
+    }
+    // Another daemon may just have made it.
+    agents.tokens.new_holder(token).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "cannot read which tokens another daemon has made");
+        None
+    })
 }
 
 /// No call gets further without a good token. One that reads ends as soon as its token does.
@@ -113,17 +125,7 @@ pub(super) async fn holders_only(State(agents): State<Agents>, mut request: Requ
         // The token may be revoked at another daemon.
         return Problem::cut_off().into_response();
     }
-    let known = match holder(&agents, request.headers()) {
-        // Another daemon may just have made it.
-        None if agents.broker.is_shared() => {
-            if let Err(error) = agents.tokens.refresh().await {
-                tracing::warn!(%error, "cannot read which tokens another daemon has made");
-            }
-            holder(&agents, request.headers())
-        }
-        known => known,
-    };
-    let Some(holder) = known else {
+    let Some(holder) = holder(&agents, request.headers()).await else {
         if agents.warnings.is_first(None, "a call over HTTP was refused: no good token") {
             tracing::warn!("a call over HTTP was refused: no good token");
         }

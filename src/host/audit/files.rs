@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -101,12 +101,16 @@ impl Files {
             other => {
                 self.drop_old(now, keep)?;
                 let path = self.folder.join(format!("{date}.jsonl"));
-                let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
-                &mut other.insert((date, file)).1
+                &mut other.insert((date, open(&path)?)).1
             }
         };
         // One write a line: several lines never mix.
-        file.write_all(format!("{json}\n").as_bytes())
+        let written = file.write_all(format!("{json}\n").as_bytes());
+        if written.is_err() {
+            // Opened again, which ends a line that was cut off.
+            *day = None;
+        }
+        written
     }
 
     /// Removes the files of days that were kept long enough.
@@ -123,8 +127,21 @@ impl Files {
     }
 }
 
+/// Opens a day's file. A full disk or a crash may have cut its last line off: the next one does not go on in it.
+fn open(path: &Path) -> io::Result<File> {
+    let mut file = OpenOptions::new().create(true).read(true).append(true).mode(0o600).open(path)?;
+    let mut last = [b'\n'];
+    if let Some(at) = file.metadata()?.len().checked_sub(1) {
+        file.read_exact_at(&mut last, at)?;
+    }
+    if last != [b'\n'] {
+        file.write_all(b"\n")?;
+    }
+    Ok(file)
+}
+
 /// Takes who it was out of the lines whose ask and person `about` names; the number of those lines. For a time in which
-/// no daemon runs. A line that a crash cut off goes if it may name one.
+/// no daemon runs. A line that was cut off may name anybody, so it goes.
 pub fn leave_unnamed(state: &Path, about: &dyn Fn(&str, &str) -> bool) -> io::Result<usize> {
     let folder = Dir::open(&state.join("audit"))?;
     let mut changed = 0;
@@ -133,18 +150,20 @@ pub fn leave_unnamed(state: &Path, about: &dyn Fn(&str, &str) -> bool) -> io::Re
         let text = String::from_utf8_lossy(&bytes);
         let before = changed;
         let mut lines = String::with_capacity(text.len());
-        for line in text.lines() {
-            let fields = serde_json::from_str::<Map<String, Value>>(line);
-            let word = |field: &str| fields.as_ref().ok()?.get(field)?.as_str();
-            match (word("ask"), word("by")) {
-                (Some(ask), Some(by)) if about(ask, by) => {
-                    let mut fields = fields.unwrap_or_default();
-                    fields.remove("by");
-                    lines.push_str(&serde_json::to_string(&fields)?);
-                    changed += 1;
-                }
-                (Some(_), _) => lines.push_str(line),
-                (None, _) => changed += 1,
+        for line in text.lines().filter(|line| !line.is_empty()) {
+            let Ok(mut fields) = serde_json::from_str::<Map<String, Value>>(line) else {
+                changed += 1;
+                continue;
+            };
+            let word = |field: &str| fields.get(field)?.as_str();
+            if let (Some(ask), Some(by)) = (word("ask"), word("by"))
+                && about(ask, by)
+            {
+                fields.remove("by");
+                lines.push_str(&serde_json::to_string(&fields)?);
+                changed += 1;
+            } else {
+                lines.push_str(line);
             }
             lines.push('\n');
         }
@@ -153,4 +172,25 @@ pub fn leave_unnamed(state: &Path, about: &dyn Fn(&str, &str) -> bool) -> io::Re
         }
     }
     Ok(changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_was_cut_off_takes_no_other_with_it_and_is_forgotten_once() {
+        let (state, now) = (tempfile::tempdir().unwrap(), Time::from_millis(1_760_000_000_000));
+        let files = Files::open(state.path()).unwrap();
+        files.append(r#"{"ask":"a","by":"U0ALICE","n":1}"#, now, DAY).unwrap();
+        let path = files.folder.join(format!("{}.jsonl", date(now)));
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(br#"{"ask":"a","by":"U0AL"#).unwrap();
+        // A full disk, or a start after a crash.
+        *files.day.lock() = None;
+        files.append(r#"{"ask":"b","by":"U0BOB"}"#, now, DAY).unwrap();
+        let forget = || leave_unnamed(state.path(), &|ask, _| ask == "a").unwrap();
+        assert_eq!(forget(), 2);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"ask\":\"a\",\"n\":1}\n{\"ask\":\"b\",\"by\":\"U0BOB\"}\n");
+        assert_eq!(forget(), 0);
+    }
 }

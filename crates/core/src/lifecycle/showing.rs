@@ -234,7 +234,7 @@ impl AskState {
         let backoff = Duration::from_secs(4_u64.saturating_pow(u32::from(tries) - 1)).min(LONGEST_BACKOFF);
         let not_before = cx.now + backoff.max(retry_after.unwrap_or_default());
         widget.attempt = widget.attempt.saturating_add(1);
-        widget.queue(route, not_before, (cx.now + self.rules.timeout).max(not_before), cx);
+        widget.queue(route, not_before, not_before + self.rules.timeout, cx);
     }
 
     /// A page in view displays the ask: its clock starts, and it is not undeliverable. This proves nothing for its routes.

@@ -69,8 +69,13 @@ fn a_channel_that_wants_a_longer_pause_than_people_have_is_given_up() {
     let ask = begin(&[ChannelName::SLACK, ChannelName::WHATSAPP], 1, 3).ask;
     let ask = step(ask, WidgetEvent::SlotGranted.on(0), START).ask;
     let refused = |millis| Posted::NotPosted { retry_after_millis: Some(millis), trouble: Trouble::RateLimited };
-    let within = WidgetEvent::Posted { attempt: 1, posted: refused(590_000) }.on(0);
-    assert_eq!(step(ask.clone(), within, START).ask.widgets.len(), 1, "it comes in time");
+    let within = WidgetEvent::Posted { attempt: 1, posted: refused(600_000) }.on(0);
+    let waiting = step(ask.clone(), within, START).ask;
+    assert_eq!(waiting.widgets.len(), 1, "it comes in time");
+    let at = START + Duration::from_secs(600);
+    let line = waiting.clone().step(Event::Tick, at + Duration::from_secs(599)).unwrap();
+    assert!(line.is_none(), "and may stand in line as long as at first");
+    assert_eq!(step(waiting, Event::Tick, at + Duration::from_secs(600)).ask.widgets.len(), 2);
     let ask = step(ask, WidgetEvent::Posted { attempt: 1, posted: refused(3_600_000) }.on(0), START).ask;
     assert_eq!(ask.widgets.len(), 2, "the next route is tried at once");
     assert_eq!(ask.trouble().map(|reason| reason.to_string()).as_deref(), Some("slack: rate limited"));

@@ -51,7 +51,7 @@ type Of = (Group, String);
 /// All that is under way.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    calls: Mutex<HashMap<McpCall, CancellationToken>>,
+    calls: Mutex<HashMap<McpCall, Arc<CancellationToken>>>,
     sent: Mutex<HashMap<Of, Vec<Arc<Sent>>>>,
     /// The last sessions that their clients have ended. A start of the daemon forgets them.
     ended: Mutex<VecDeque<String>>,
@@ -103,19 +103,25 @@ impl Message<'_> {
 pub(super) struct Registered {
     sessions: Arc<Sessions>,
     of: McpCall,
+    gone: Arc<CancellationToken>,
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        self.sessions.calls.lock().remove(&self.of);
+        let mut calls = self.sessions.calls.lock();
+        // A client that has come back may have given another call the same number.
+        if calls.get(&self.of).is_some_and(|gone| Arc::ptr_eq(gone, &self.gone)) {
+            calls.remove(&self.of);
+        }
     }
 }
 
 impl Sessions {
     /// `gone` is cancelled if the client cancels this call.
     pub(super) fn register(self: &Arc<Self>, of: McpCall, gone: CancellationToken) -> Registered {
-        self.calls.lock().insert(of.clone(), gone);
-        Registered { sessions: Arc::clone(self), of }
+        let gone = Arc::new(gone);
+        self.calls.lock().insert(of.clone(), Arc::clone(&gone));
+        Registered { sessions: Arc::clone(self), of, gone }
     }
 
     /// The client does not wait for this call any more; `false`: it is not in flight here.
@@ -166,6 +172,22 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_of_a_call_is_not_that_of_another_one_with_its_number() {
+        let sessions = Arc::new(Sessions::default());
+        let call = || McpCall {
+            group: "g".parse().unwrap(),
+            taker: "t".to_owned(),
+            client: String::new(),
+            number: "1".to_owned(),
+        };
+        let (first, second) = (CancellationToken::new(), CancellationToken::new());
+        let before = sessions.register(call(), first.clone());
+        let _after = sessions.register(call(), second.clone());
+        drop(before);
+        assert!(sessions.cancel(&call()) && second.is_cancelled() && !first.is_cancelled());
+    }
 
     #[test]
     fn the_id_of_a_session_says_who_its_client_is_and_nothing_else_is_one() {

@@ -1,7 +1,8 @@
 //! The token of the inbox that is kept beside the asks: made at the first start, replaced when the operator says so. It holds
 //! while the settings have none. Daemons that share their records share it, and each follows what another one makes of it.
 
-use crate::clock::{Clock, Moment};
+use crate::clock::Clock;
+use crate::host::rereads::Rereads;
 use crate::host::store::{Documents, InFiles, TOKEN_FILE, change_document};
 use crate::random;
 use parking_lot::Mutex;
@@ -14,9 +15,6 @@ use tokio::sync::watch;
 
 /// How soon what another daemon has made is read again after that failed.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Unknown tokens have it read again once for each of these, and so many times at once.
-const PACE: Duration = Duration::from_millis(200);
-const BURST: u32 = 20;
 
 /// The kept token as it is now. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -29,18 +27,7 @@ struct Inner {
     now: watch::Sender<SecretString>,
     /// Held from what a change begins with until it is known.
     changing: Mutex<()>,
-    /// Held by a read for unknown tokens.
-    reads: Arc<tokio::sync::Mutex<Reads>>,
-}
-
-/// The reads for unknown tokens.
-#[derive(Debug, Default)]
-struct Reads {
-    /// When all of them so far would have come at the even pace.
-    paced: Moment,
-    /// When the last one began, and whether it failed.
-    begun: Moment,
-    failed: bool,
+    rereads: Rereads,
 }
 
 /// Why it was not replaced.
@@ -56,7 +43,7 @@ impl KeptToken {
     /// Reads the kept token, or makes one. `copy`: where the commands of this host find it if the documents are elsewhere.
     pub fn open(documents: Arc<dyn Documents>, copy: Option<InFiles>) -> io::Result<Self> {
         let now = watch::Sender::new(SecretString::default());
-        let kept = Self(Arc::new(Inner { documents, copy, now, changing: Mutex::default(), reads: Arc::default() }));
+        let kept = Self(Arc::new(Inner { documents, copy, now, changing: Mutex::default(), rereads: Rereads::default() }));
         kept.read(false)?;
         kept.copy()?;
         Ok(kept)
@@ -87,29 +74,10 @@ impl KeptToken {
         Ok(self.now())
     }
 
-    /// Takes over what another daemon may just have made of it, for one caller at a time. Whoever guesses tokens has it read no faster
-    /// than at a pace.
+    /// Takes over what another daemon may just have made of it, for callers whose token is unknown.
     pub(super) async fn refresh(&self, clock: &Clock) -> io::Result<()> {
-        let came = clock.monotonic();
-        let mut reads = Arc::clone(&self.0.reads).lock_owned().await;
-        if reads.begun > came {
-            // Another caller had it read meanwhile, for all who waited: a database that hangs holds none of them up twice.
-            return if reads.failed { Err(io::Error::other("it could not be read")) } else { Ok(()) };
-        }
-        let now = clock.monotonic();
-        let next = reads.paced.max(now);
-        if next.since(now) + PACE > PACE * BURST {
-            return Ok(());
-        }
-        *reads = Reads { paced: next + PACE, begun: now, failed: true };
         let kept = self.clone();
-        // A caller who hangs up does not end it: those who wait are judged by what it finds.
-        let read = tokio::task::spawn_blocking(move || {
-            let read = kept.read(false);
-            reads.failed = read.is_err();
-            read
-        });
-        read.await.unwrap_or_else(|panic| Err(io::Error::other(panic)))
+        self.0.rereads.reread(clock, move || kept.read(false)).await
     }
 
     /// Follows what other daemons make of it. `changes`: the names of documents that were written.
@@ -159,6 +127,7 @@ impl KeptToken {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::rereads::{BURST, PACE};
     use crate::host::store::ReadAfter;
     use askd_core::Time;
     use futures_util::FutureExt as _;

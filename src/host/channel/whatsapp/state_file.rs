@@ -26,7 +26,7 @@ pub(super) struct StateFile<T> {
     pub(super) whole: bool,
     kept: Mutex<Kept<T>>,
     /// The count of changes that are on stable storage.
-    written: tokio::sync::Mutex<u64>,
+    written: Arc<tokio::sync::Mutex<u64>>,
 }
 
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl<T: Clone + Default + Serialize + DeserializeOwned + Send + 'static> StateFi
     pub(super) fn new(documents: Arc<dyn Documents>, name: impl Into<Arc<str>>, number: &str) -> Self {
         let (name, number, others) = (name.into(), number.to_owned(), BTreeMap::new());
         let kept = Mutex::new(Kept { state: T::default(), changes: 0 });
-        Self { documents, name, number, others, whole: false, kept, written: tokio::sync::Mutex::new(0) }
+        Self { documents, name, number, others, whole: false, kept, written: Arc::default() }
     }
 
     /// The state, to look at.
@@ -94,10 +94,11 @@ impl<T: Clone + Default + Serialize + DeserializeOwned + Send + 'static> StateFi
         })
     }
 
-    /// Puts the state on stable storage; returns at once if another task has just done so. `forget` drops what is old.
+    /// Puts the state on stable storage; returns at once if another task has just done so. `forget` drops what is old. Whoever gives up
+    /// waiting ends no write: the next one begins after it.
     pub(super) async fn save(&self, forget: impl FnOnce(&mut T)) -> io::Result<()> {
         let wanted = self.kept.lock().changes;
-        let mut written = self.written.lock().await;
+        let mut written = Arc::clone(&self.written).lock_owned().await;
         if *written >= wanted {
             return Ok(());
         }
@@ -106,9 +107,9 @@ impl<T: Clone + Default + Serialize + DeserializeOwned + Send + 'static> StateFi
             forget(&mut kept.state);
             (kept.changes, kept.state.clone())
         };
-        tokio::task::spawn_blocking(self.writing(state)).await.map_err(io::Error::other)??;
-        *written = covers;
-        Ok(())
+        let write = self.writing(state);
+        let writing = tokio::task::spawn_blocking(move || write().map(|()| *written = covers));
+        writing.await.map_err(io::Error::other)?
     }
 
     /// Writes the document with this state.

@@ -264,7 +264,13 @@ impl ProblemView {
     }
 
     fn of_clock(off: &str) -> Self {
-        Self { kind: "daemon", about: None, line: format!("askd's {off}"), fix: CLOCK_FIX.to_owned(), since: None }
+        Self {
+            kind: "daemon",
+            about: None,
+            line: format!("askd's {off}"),
+            fix: format!("{CLOCK_FIX} here and on the database's server; if both are right, restart askd"),
+            since: None,
+        }
     }
 
     fn of_agents(Problem { since, why, fix }: Problem) -> Self {

@@ -569,6 +569,48 @@ fn a_folder_of_another_user_is_said_loudly_with_how_to_mend_it() {
     world.kill();
 }
 
+/// Without them it would tell people who click that they are over, and keep no deadline.
+#[test]
+fn open_questions_that_another_user_keeps_from_it_are_named_and_it_does_not_start_without_them() {
+    let story = "open_questions_that_another_user_keeps_from_it_are_named_and_it_does_not_start_without_them";
+    let world = World::empty();
+    let Some(program) = as_another(world.dir.path(), story) else { return };
+    of_another(&world.data(), 12345, 0o751);
+    let mut world = world.with_daemon(&program).started();
+    let tasks = world.data().join("ipc/g/tasks");
+    of_another(&world.data().join("ipc/g"), 12345, 0o755);
+    of_another(&tasks, 12345, 0o755);
+    let request = json!({"type": "ask_user:ask", "request_id": "r1", "questions": [{"question": "Which?"}]});
+    std::fs::write(tasks.join("r1.json"), request.to_string()).unwrap();
+    let pending = world.state().join("pending_questions/g");
+    let record = within(SOON, "the question", || names(&pending).first().cloned());
+    assert!(world.terminate().success());
+    let owner = |path: &std::path::Path, uid| std::os::unix::fs::chown(path, Some(uid), None).unwrap();
+    for kept in [pending.clone(), pending.join(&record)] {
+        owner(&kept, 0);
+        std::fs::set_permissions(&kept, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let refused = world.command().output().unwrap();
+        let told = format!(
+            "{}: Permission denied (os error 13). It may hold open questions, so askd does not start without it; nothing was changed. \
+             Fix: give the state folder back to the user that askd runs as: chown -R 12345, and chmod -R u+rwX",
+            kept.display()
+        );
+        assert_eq!((refused.status.code(), err(&refused).contains(&told)), (Some(1), true), "{}", err(&refused));
+        owner(&kept, 12345);
+    }
+    world.start();
+    assert_eq!(world.open().len(), 1);
+    assert!(world.terminate().success());
+    std::fs::write(pending.join(&record), "{").unwrap();
+    world.start();
+    let told = out(&world.cli(&["doctor"]).output().unwrap());
+    let aside = format!(
+        "the record of an open question is damaged and was set aside: {}",
+        pending.join(format!("{record}.corrupt")).display()
+    );
+    assert!(told.contains(&aside), "{told}");
+}
+
 #[test]
 fn the_demo_answers_by_itself_and_starts_the_agent_that_was_killed() {
     let folders = tempfile::tempdir().unwrap();

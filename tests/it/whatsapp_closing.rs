@@ -4,7 +4,7 @@
 use crate::harness::{SOON, World, choice};
 use crate::on_whatsapp::{ADA, TO_ADA, binary_on_whatsapp, happens, on_whatsapp, sim};
 use crate::whatsapp_window::{TEMPLATE, with_template};
-use askd_sim::whatsapp::{Message, Stage, Whatsapp};
+use askd_sim::whatsapp::{Fault, Message, Stage, Whatsapp};
 use serde_json::json;
 use std::time::Duration;
 
@@ -54,6 +54,24 @@ async fn a_closing_line_that_fails_late_is_sent_again_once_and_then_reported() {
     world.shown(ADA, "And now?").await;
     assert_eq!(closings(&world.phone).len(), 2, "{:#?}", world.said_to(ADA));
     world.kept_the_pace();
+}
+
+/// A token that has run out keeps it back until somebody has made another one.
+#[tokio::test]
+async fn a_closing_line_that_an_operator_has_to_let_through_is_sent_once_it_can_be() {
+    let mut world = binary_on_whatsapp(sim(), TO_ADA, "").await;
+    world.writes(ADA, "hello").await;
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    world.shown(ADA, "Which?").await;
+    world.phone.fault(Fault::Code(190), 1);
+    world.writes(ADA, "1").await;
+    assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "a");
+    let refused = "WhatsApp refused to say how a question ended; askd keeps trying";
+    happens("the operator to be told", || world.log().contains(refused)).await;
+    assert!(!world.log().contains("a card cannot be updated"));
+    world.restart().await;
+    closed(&world, 1).await;
+    assert_eq!(closings(&world.phone).len(), 1, "{:#?}", world.said_to(ADA));
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 //! the `Date` of an answer and the times of messages differ by seconds; people reply at once; numbers have no WhatsApp.
 
 use crate::harness::{SOON, World, choice};
-use crate::on_whatsapp::{ADA, BOB, TO_ADA, binary_on_whatsapp, happens, result, sim};
+use crate::on_whatsapp::{ADA, BOB, TO_ADA, binary_on_whatsapp, happens, on_whatsapp, result, sim};
 use crate::said;
 use askd_sim::whatsapp::{Config, Fault, Ladder, Message, Person, Stage, Template, Traffic};
 use serde_json::{Value, json};
@@ -235,4 +235,31 @@ async fn a_failure_that_comes_after_the_clock_has_started_ends_the_question() {
         ("undeliverable", &json!("whatsapp: chat not found"))
     );
     assert!(world.open().is_empty());
+}
+
+async fn nth_of_second(world: &World, nth: usize) -> Message {
+    let all = || world.phone.messages_to(ADA).into_iter().filter(|message| message.text.contains("Second?"));
+    world.passes(SOON, "the second question", || all().nth(nth - 1)).await
+}
+
+/// What was taken and could not be delivered for now is asked again, as often as the agent wants it to be.
+#[tokio::test]
+async fn a_question_that_fails_for_now_after_it_was_taken_is_asked_again_and_keeps_its_answers() {
+    let ladder = Ladder { delivered_ms: None, ..Ladder::default() };
+    let world = on_whatsapp(sim(), TO_ADA, "").await;
+    world.writes(ADA, "hello").await;
+    let mut both = choice("First?", &["a", "b"]);
+    both["questions"].as_array_mut().unwrap().push(json!({"question": "Second?", "options": ["c", "d"]}));
+    both["maxRetries"] = json!(1);
+    world.ask("r1", both);
+    world.shown(ADA, "First?").await;
+    world.phone.ladder(ladder);
+    world.writes(ADA, "1").await;
+    let first = nth_of_second(&world, 1).await;
+    world.phone.status(&first.id, Stage::Failed, Some(130_429));
+    let again = nth_of_second(&world, 2).await;
+    world.phone.status(&again.id, Stage::Delivered, None);
+    world.writes(ADA, "2").await;
+    let answers = &world.response("r1").await["result"]["answers"];
+    assert_eq!(answers, &json!({"First?": "a", "Second?": "d"}));
 }

@@ -22,7 +22,7 @@ pub use lifecycle::{
     Accepted, AfterTimeout, AgentStart, Block, Card, Carrier, Delivery, DeliveryEffect, DeliveryEvent, DeliveryState,
     Effect, Event, Face, Fact, FollowUp, FollowUpEffect, FollowUpEvent, Found, Left, Lifted, MAX_WAITERS,
     MessageStatus, OneByOne, Outcome, Post, Posted, Relation, Remark, Sending, SessionRules, SoFar, Stage, Step, Taker,
-    Told, Tried, Waiter, WaiterEvent, Widget, WidgetEffect, WidgetEvent, WidgetState,
+    Told, Tried, Undelivered, Waiter, WaiterEvent, Widget, WidgetEffect, WidgetEvent, WidgetState,
 };
 pub use names::{AskId, BadName, Digest, Group, RequestId, ShortId};
 pub use question::{

@@ -190,7 +190,10 @@ mod tests {
         files.append(r#"{"ask":"b","by":"U0BOB"}"#, now, DAY).unwrap();
         let forget = || leave_unnamed(state.path(), &|ask, _| ask == "a").unwrap();
         assert_eq!(forget(), 2);
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"ask\":\"a\",\"n\":1}\n{\"ask\":\"b\",\"by\":\"U0BOB\"}\n");
+        assert_eq!(
+            std::fs::read_to_string(&path).unwrap(),
+            "{\"ask\":\"a\",\"n\":1}\n{\"ask\":\"b\",\"by\":\"U0BOB\"}\n"
+        );
         assert_eq!(forget(), 0);
     }
 }

@@ -5,12 +5,12 @@ use crate::clock::Clock;
 use crate::host::folders::Folders;
 use crate::host::session::docker::Engine;
 use crate::host::settings::{Means, Settings};
-use crate::host::store::TOKEN_FILE;
+use crate::host::store::{PENDING, TOKEN_FILE};
 use askd_core::{Group, Time};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Less free space than this is a fault: records, audit lines and responses need room.
 const LEAST_FREE: u64 = 64 * 1024 * 1024;
@@ -78,10 +78,12 @@ fn private(found: &mut Findings, check: &str, path: &Path, wanted: u32, owner: u
         // It is made at the first start, or stands in the settings.
         Err(error) => return found.not_checked(check, format!("{shown}: {error}")),
     };
-    let inside = std::fs::read_dir(path).into_iter().flatten().flatten();
-    let inside = inside.filter_map(|entry| Some((entry.path(), entry.metadata().ok()?.uid())));
-    let mut all = std::iter::once((path.to_owned(), at.uid())).chain(inside);
-    if let Some((other, uid)) = all.find(|(_, uid)| *uid != owner) {
+    // Records themselves may be very many: their folders are looked at.
+    let in_it = inside(path).flat_map(|path| std::iter::once(path.clone()).chain(inside(&path)));
+    let mut users = std::iter::once(path.to_owned())
+        .chain(in_it)
+        .filter_map(|path| Some((std::fs::symlink_metadata(&path).ok()?.uid(), path)));
+    if let Some((uid, other)) = users.find(|(uid, _)| *uid != owner) {
         let what = format!("{} belongs to user id {uid}, and the data folder to {owner}", other.display());
         return found.fault(check, what, format!("chown -R {owner} '{shown}'"));
     }
@@ -95,6 +97,31 @@ fn private(found: &mut Findings, check: &str, path: &Path, wanted: u32, owner: u
         return found.ok(check, "only askd's user can read it");
     };
     found.fault(check, format!("the mode of {shown} is {mode:04o}: {wrong}"), format!("chmod {wanted:o} '{shown}'"));
+}
+
+/// What is in a folder, if it is one.
+fn inside(path: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+/// Records that were set aside because they are damaged: nobody is asked what they ask.
+pub(super) fn set_aside(found: &mut Findings, settings: &Settings) {
+    let groups = inside(&settings.state_dir().join(PENDING));
+    let mut damaged =
+        groups.flat_map(|group| inside(&group)).filter(|path| path.extension() == Some("corrupt".as_ref()));
+    if let Some(first) = damaged.next() {
+        let what = match damaged.count() {
+            0 => format!("the record of an open question is damaged and was set aside: {}", first.display()),
+            more => format!(
+                "{} records of open questions are damaged and were set aside: {}, ...",
+                more + 1,
+                first.display()
+            ),
+        };
+        let fix =
+            "stop askd, put them back from a backup, and start it; or delete them: their agents have to ask again";
+        found.fault("records", what, fix);
+    }
 }
 
 /// Each group's folders and session.

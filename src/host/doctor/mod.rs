@@ -132,6 +132,7 @@ pub async fn examine(files: &[PathBuf], sends: bool, clock: &Clock) -> Vec<Findi
     };
     found.ok("settings", "can be read");
     folders::data(&mut found, &settings);
+    folders::set_aside(&mut found, &settings);
     #[cfg(feature = "postgres")]
     database::check(&mut found, &settings, clock).await;
     let runs = daemon::check(&mut found, files, &settings).await;

@@ -2,8 +2,10 @@
 
 use super::{Folders, may_give_to};
 use crate::host::standing::Problem;
+use crate::ipc::files::{MORE_FILES, is_of_the_process};
 use crate::ipc::{BRIEFINGS, RESPONSES, TASKS};
 use askd_core::{Group, Time};
+use rustix::io::Errno;
 use std::io;
 use std::path::Path;
 
@@ -120,8 +122,17 @@ impl Folders {
             io::ErrorKind::PermissionDenied => {
                 format!("let user id {me} in: chmod g+rwx the folder and chgrp it to a group of that user")
             }
-            _ => "it must be a folder, not a link or a file; remove what is there and askd creates it again".to_owned(),
+            _ if is_no_folder(error) => {
+                "it must be a folder, not a link or a file; remove what is there and askd creates it again".to_owned()
+            }
+            _ if is_of_the_process(error) => MORE_FILES.to_owned(),
+            _ => "look at the folder and at the disk that it is on".to_owned(),
         };
         FolderTrouble { folder: path.display().to_string(), what: format!("askd cannot open it: {error}"), fix }
     }
+}
+
+/// Whether something else is there: a file, or a link.
+fn is_no_folder(error: &io::Error) -> bool {
+    [Errno::NOTDIR, Errno::LOOP].iter().any(|code| error.raw_os_error() == Some(code.raw_os_error()))
 }

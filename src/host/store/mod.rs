@@ -28,7 +28,7 @@ pub use documents::ReadAfter;
 pub use documents::{Documents, InFiles, TOKEN_FILE, aside, change as change_document};
 #[cfg(feature = "postgres")]
 use files::boot_id;
-pub use files::{BOOT_ID_FIX, CHANNELS_FORMAT, Files, hold, no_boot_id, note_settings, noted_settings};
+pub use files::{BOOT_ID_FIX, CHANNELS_FORMAT, Files, PENDING, hold, no_boot_id, note_settings, noted_settings};
 pub use forgetting::{BEGINNING, Erased, Whom};
 pub use loading::Loading;
 #[cfg(feature = "postgres")]
@@ -240,6 +240,18 @@ pub enum StoreError {
         file: String,
         /// Its format and ours.
         source: BadRecord,
+    },
+    /// askd may not read what may hold open questions, or cannot for now.
+    #[error(
+        "{place}: {source}. It may hold open questions, so askd does not start without it; nothing was changed. Fix: {fix}"
+    )]
+    KeptOut {
+        /// A file or a folder.
+        place: String,
+        /// What keeps askd out.
+        source: io::Error,
+        /// How to mend it.
+        fix: String,
     },
     /// Another daemon changed the ask, or gave its group another one, before this save. Nothing was changed.
     #[error("another daemon was faster")]

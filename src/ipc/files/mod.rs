@@ -9,7 +9,7 @@ mod read;
 mod stamp;
 
 pub use in_place::InPlace;
-pub use read::ReadError;
+pub use read::{MORE_FILES, ReadError, is_of_the_process};
 pub use stamp::{Listing, Stamp};
 
 use super::{calls, names};

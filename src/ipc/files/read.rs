@@ -29,6 +29,16 @@ pub enum ReadError {
     Io(#[from] io::Error),
 }
 
+/// How to mend what [`is_of_the_process`].
+pub const MORE_FILES: &str =
+    "let askd open more files: LimitNOFILE= of its unit, or ulimit -n; and see that memory is free";
+
+/// Whether the process has too much open, or too little memory, to read anything: that says nothing about the file.
+pub fn is_of_the_process(error: &io::Error) -> bool {
+    let code = error.raw_os_error().map(Errno::from_raw_os_error);
+    code.is_some_and(|code| [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR].contains(&code))
+}
+
 impl Dir {
     /// Reads a plain file of at most `limit` bytes, in a folder that a container can write too.
     pub fn read(&self, name: &str, limit: usize) -> Result<(Vec<u8>, Stamp), ReadError> {

@@ -3,6 +3,7 @@
 use super::{Face, Left, Tried, Waiter};
 use crate::{Person, Reply, RequestId, Source, Time, Trouble};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// Something that happened.
 #[derive(Debug, Clone)]
@@ -298,11 +299,22 @@ pub enum MessageStatus {
     Displayed,
     /// It never will be.
     Failed {
-        /// Because the person has to write first.
-        window: bool,
+        /// What helps against that.
+        why: Undelivered,
         /// What the agent is told.
         trouble: Trouble,
     },
+}
+
+/// What helps against a message that was taken and did not arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Undelivered {
+    /// The person has to write first.
+    WindowClosed,
+    /// Another message may arrive, not before this pause.
+    ForNow(Option<Duration>),
+    /// Nothing.
+    ForGood,
 }
 
 /// What a look into a channel's history found.

@@ -36,7 +36,8 @@ pub use blocking::{Block, Lifted};
 pub use delivery::{Carrier, Delivery, DeliveryState};
 pub use effect::{DeliveryEffect, Effect, FollowUpEffect, WidgetEffect};
 pub use event::{
-    DeliveryEvent, Event, FollowUpEvent, Found, MessageStatus, Posted, Relation, Taker, WaiterEvent, WidgetEvent,
+    DeliveryEvent, Event, FollowUpEvent, Found, MessageStatus, Posted, Relation, Taker, Undelivered, WaiterEvent,
+    WidgetEvent,
 };
 pub use face::{Card, Face, Remark};
 pub use fact::Fact;

@@ -2,7 +2,7 @@
 //! fate is told later, people who have to write first; and the next route when nobody answers.
 
 use super::settling::so_far_route;
-use super::{Context, Fact, MessageStatus, Posted, Source, WidgetEffect, WidgetState};
+use super::{Context, Fact, MessageStatus, Posted, Source, Undelivered, WidgetEffect, WidgetState};
 use crate::{AskState, Given, Person, Time, Trouble};
 
 impl AskState {
@@ -159,8 +159,8 @@ impl AskState {
                     changed = self.prove(route, cx) || changed;
                 }
             }
-            MessageStatus::Failed { window, trouble } if attempt == widget.attempt && !settled => {
-                changed = self.undone(route, window, trouble, cx) || changed;
+            MessageStatus::Failed { why, trouble } if attempt == widget.attempt && !settled => {
+                changed = self.undone(route, why, trouble, cx) || changed;
             }
             // The last one who could answer there cannot any more.
             MessageStatus::Failed { .. } if changed && matches!(widget.state, WidgetState::Failed { .. }) => {
@@ -172,7 +172,7 @@ impl AskState {
     }
 
     /// What was taken will not be displayed.
-    fn undone(&mut self, route: usize, window: bool, trouble: Trouble, cx: &mut Context) -> bool {
+    fn undone(&mut self, route: usize, why: Undelivered, trouble: Trouble, cx: &mut Context) -> bool {
         let until = cx.now + self.rules.timeout;
         let widget = &mut self.widgets[route];
         if !matches!(
@@ -181,12 +181,14 @@ impl AskState {
         ) {
             return false;
         }
-        if window && !widget.one_by_one.lapsed {
-            widget.one_by_one.lapsed = true;
-            cx.note(Fact::NotShown { route, attempt: widget.attempt });
-            widget.line_up(route, until, cx);
-        } else {
-            self.give_up(route, trouble, true, cx);
+        match why {
+            Undelivered::WindowClosed if !widget.one_by_one.lapsed => {
+                widget.one_by_one.lapsed = true;
+                cx.note(Fact::NotShown { route, attempt: widget.attempt });
+                widget.line_up(route, until, cx);
+            }
+            Undelivered::ForNow(pause) => self.try_again(route, pause, trouble, cx),
+            Undelivered::WindowClosed | Undelivered::ForGood => self.give_up(route, trouble, true, cx),
         }
         true
     }

@@ -166,12 +166,21 @@ fn found() -> impl Strategy<Value = Found> {
     prop_oneof![Just(Found::Widget("m3".to_owned())), Just(Found::Absent), Just(Found::CannotKnow)]
 }
 
+fn undelivered() -> impl Strategy<Value = Undelivered> {
+    prop_oneof![
+        Just(Undelivered::WindowClosed),
+        Just(Undelivered::ForNow(None)),
+        Just(Undelivered::ForNow(Some(Duration::from_secs(4)))),
+        Just(Undelivered::ForGood),
+    ]
+}
+
 fn fate() -> impl Strategy<Value = MessageStatus> {
     prop_oneof![
         Just(MessageStatus::Known),
         Just(MessageStatus::Taken),
         Just(MessageStatus::Displayed),
-        any::<bool>().prop_map(|window| MessageStatus::Failed { window, trouble: Trouble::WindowClosed }),
+        undelivered().prop_map(|why| MessageStatus::Failed { why, trouble: Trouble::WindowClosed }),
     ]
 }
 
@@ -1062,7 +1071,7 @@ fn a_part_that_cannot_be_shown_sends_the_whole_ask_to_the_next_route() {
 #[test]
 fn a_closed_window_is_met_once_and_what_is_held_ends() {
     let lapse = |ask: Ask, attempt| {
-        let fate = MessageStatus::Failed { window: true, trouble: Trouble::WindowClosed };
+        let fate = MessageStatus::Failed { why: Undelivered::WindowClosed, trouble: Trouble::WindowClosed };
         let message = "q".to_owned();
         ask.step(WidgetEvent::Status { attempt, question: 0, message, status: fate, at: None }.on(0), START)
             .unwrap()

@@ -146,7 +146,7 @@ impl AskState {
 mod tests {
     use super::super::properties::{START, accepted};
     use super::*;
-    use crate::{Ask, ChannelName, Event, Given, Reply, Trouble, Via, WidgetEvent};
+    use crate::{Ask, ChannelName, Event, Given, Reply, Trouble, Undelivered, Via, WidgetEvent};
     use std::time::Duration;
 
     fn at(seconds: u64) -> Time {
@@ -188,7 +188,7 @@ mod tests {
         let read = fate(ask.clone(), 1, "q", MessageStatus::Displayed, Some(at(50)));
         let read = fate(read, 1, "q", MessageStatus::Displayed, Some(at(40)));
         assert_eq!(read.sending(0, "C1", 0).unwrap().delivered, Some(at(40)), "delivered, then read, in any order");
-        let failed = MessageStatus::Failed { window: false, trouble: Trouble::ChatNotFound };
+        let failed = MessageStatus::Failed { why: Undelivered::ForGood, trouble: Trouble::ChatNotFound };
         assert_eq!(since(&fate(ask, 1, "q", failed, None)), None);
     }
 
@@ -206,13 +206,13 @@ mod tests {
         assert_eq!(since(&ask), Some(at(62)));
         let first = fate(ask, 1, "q1", MessageStatus::Taken, Some(at(3)));
         assert_eq!(since(&first), Some(at(3)), "the first one was there after all");
-        let failed = MessageStatus::Failed { window: false, trouble: Trouble::ChatNotFound };
+        let failed = MessageStatus::Failed { why: Undelivered::ForGood, trouble: Trouble::ChatNotFound };
         assert_eq!(since(&fate(first, 1, "q1", failed, None)), Some(at(62)), "but will not be displayed");
     }
 
     #[test]
     fn what_was_displayed_has_not_failed_in_whatever_order_that_is_said() {
-        let failed = MessageStatus::Failed { window: false, trouble: Trouble::ChatNotFound };
+        let failed = MessageStatus::Failed { why: Undelivered::ForGood, trouble: Trouble::ChatNotFound };
         let up = posted(begin(), 1, Posted::Shown("q1".to_owned()));
         let sent = fate(up.clone(), 1, "q1", MessageStatus::Taken, Some(at(1)));
         let shown = fate(sent, 1, "q1", MessageStatus::Displayed, Some(at(2)));

@@ -66,6 +66,7 @@ impl Inbound {
     /// Takes in an interaction or an event, and says what the acknowledgement holds. Returns in time for Slack, even if it
     /// is still being stored: the broker goes on with what takes longer, and the card says what came of it.
     pub(super) async fn take_in(&self, payload: Payload) -> Result<Option<Value>, NotStored> {
+        let is_event = payload.kind == "event_callback";
         let taking_in = Box::pin(async {
             match payload.kind.as_str() {
                 "block_actions" | "view_submission" => self.interact(payload).await,
@@ -77,7 +78,8 @@ impl Inbound {
             }
         });
         self.slack.clock().timeout(ACKNOWLEDGE_WITHIN, taking_in).await.unwrap_or_else(|| {
-            tracing::error!("a reply in Slack could not be stored in time; its sender was told to try again");
+            let then = if is_event { "Slack sends it again" } else { "its sender is told to try again" };
+            tracing::error!(then, "a reply in Slack could not be stored in time");
             Err(NotStored)
         })
     }

@@ -38,8 +38,8 @@ pub(super) fn routes(inbound: Inbound, secrets: Secrets, webhooks: Webhooks) -> 
 
 impl Platform for Arc<WebhookState> {
     const NAME: &'static str = "Slack";
-    /// Far more than a form of ten answers at their limits takes.
-    const MAX_BODY: usize = 256 * 1024;
+    /// Ten questions and ten answers at their limits are 60,000 characters, and one may take 16 bytes: `%5Cud83d%5Cude00`.
+    const MAX_BODY: usize = 2 * 1024 * 1024;
     /// The signature, and the time at which it was made.
     type Signature = (String, String);
 

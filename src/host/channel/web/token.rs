@@ -43,7 +43,8 @@ impl KeptToken {
     /// Reads the kept token, or makes one. `copy`: where the commands of this host find it if the documents are elsewhere.
     pub fn open(documents: Arc<dyn Documents>, copy: Option<InFiles>) -> io::Result<Self> {
         let now = watch::Sender::new(SecretString::default());
-        let kept = Self(Arc::new(Inner { documents, copy, now, changing: Mutex::default(), rereads: Rereads::default() }));
+        let kept =
+            Self(Arc::new(Inner { documents, copy, now, changing: Mutex::default(), rereads: Rereads::default() }));
         kept.read(false)?;
         kept.copy()?;
         Ok(kept)

@@ -23,6 +23,9 @@ use tokio::sync::broadcast::error::RecvError;
 /// First and longest pause before a closing message is tried again.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
 
+/// The pause before it is tried again, after a refusal that an operator can mend.
+const MENDING: Duration = Duration::from_secs(300);
+
 impl Whatsapp {
     /// Says how the ask ended, once the person can be reached.
     pub(super) async fn close(&self, ask: &Ask, route: usize) -> Updated {
@@ -117,6 +120,10 @@ impl Whatsapp {
                         return Updated::Later(None);
                     }
                     Sent::Refused(Verdict::Retry(after, _)) => return Updated::Later(after),
+                    Sent::Refused(Verdict::Barred(_, why)) => {
+                        tracing::warn!(ask = %ask.id, why, "WhatsApp refused to say how a question ended; askd keeps trying");
+                        return Updated::Later(Some(MENDING));
+                    }
                     // The quoted message may be gone.
                     Sent::Refused(Verdict::Never(..)) if quotes.is_some() => {
                         quotes = None;

@@ -15,6 +15,8 @@ pub(super) enum Verdict {
     WindowClosed,
     /// The template does not have the parameters that were sent.
     TemplateParameters,
+    /// Every message would get it until an operator has mended something: the class of the trouble and, for the operator, its reason and its fix.
+    Barred(Trouble, String),
     /// No retry will help: the class of the trouble and, for the operator, its reason and its fix.
     Never(Trouble, String),
 }
@@ -46,7 +48,8 @@ pub(super) fn verdict(code: u64, message: &str, attempt: u8) -> Verdict {
         }
         _ => (Trouble::Refused, fix(code).unwrap_or(message)),
     };
-    Verdict::Never(trouble, format!("WhatsApp refused it ({code}): {fix}"))
+    let why = format!("WhatsApp refused it ({code}): {fix}");
+    if concerns_all(code).is_some() { Verdict::Barred(trouble, why) } else { Verdict::Never(trouble, why) }
 }
 
 /// What the operator can do about other refusals.
@@ -82,7 +85,7 @@ pub(super) fn trouble(code: u64) -> Trouble {
     match verdict(code, "", 1) {
         Verdict::WindowClosed => Trouble::WindowClosed,
         Verdict::TemplateParameters => Trouble::Refused,
-        Verdict::Retry(_, trouble) | Verdict::Never(trouble, _) => trouble,
+        Verdict::Retry(_, trouble) | Verdict::Barred(trouble, _) | Verdict::Never(trouble, _) => trouble,
     }
 }
 
@@ -97,7 +100,10 @@ mod tests {
         for passing in [4, 80_007, 130_429, 131_000, 131_016, 131_048] {
             assert!(matches!(verdict(passing, "", 1), Verdict::Retry(..)), "{passing}");
         }
-        for lasting in [190, 368, 131_026, 131_030, 131_031, 131_051, 131_062, 132_001, 999_999] {
+        for mended in [190, 368, 131_031, 131_042] {
+            assert!(matches!(verdict(mended, "", 1), Verdict::Barred(_, why) if why.contains(&mended.to_string())));
+        }
+        for lasting in [131_026, 131_030, 131_051, 131_062, 132_001, 999_999] {
             let Verdict::Never(_, why) = verdict(lasting, "because", 1) else { panic!("{lasting}") };
             assert!(why.contains(&lasting.to_string()), "{why}");
         }

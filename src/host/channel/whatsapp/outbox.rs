@@ -238,7 +238,11 @@ impl Outbox {
                 }
                 // Two notes are better than none: the person waits for a reply.
                 Sent::Lost(_) => lost += 1,
-                Sent::Refused(Verdict::WindowClosed | Verdict::TemplateParameters | Verdict::Never(..)) => return true,
+                Sent::Refused(
+                    Verdict::WindowClosed | Verdict::TemplateParameters | Verdict::Barred(..) | Verdict::Never(..),
+                ) => {
+                    return true;
+                }
                 Sent::NotBegun => return false,
             }
         }

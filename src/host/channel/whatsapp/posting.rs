@@ -282,7 +282,7 @@ fn refused(verdict: Verdict) -> Posted {
             let retry_after_millis = after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
             Posted::NotPosted { retry_after_millis, trouble }
         }
-        Verdict::Never(trouble, why) => Posted::Never { trouble, why },
+        Verdict::Barred(trouble, why) | Verdict::Never(trouble, why) => Posted::Never { trouble, why },
         Verdict::WindowClosed => never(Trouble::WindowClosed, wording::NO_TEMPLATE),
         Verdict::TemplateParameters => never(Trouble::Refused, wording::TEMPLATE_PARAMETERS),
     }

@@ -8,7 +8,7 @@ use super::messages::About;
 use super::payload::{Progress, Status};
 use crate::host::broker::Broker;
 use crate::host::channel::{NotStored, apply, load};
-use askd_core::{MessageStatus, Posted, Trouble, WidgetEvent, WidgetState};
+use askd_core::{MessageStatus, Posted, Trouble, Undelivered, WidgetEvent, WidgetState};
 use std::time::Duration;
 
 impl Whatsapp {
@@ -19,12 +19,14 @@ impl Whatsapp {
         let window = matches!(status.progress, Progress::Failed { code: WINDOW_CLOSED, .. });
         let failed = match &status.progress {
             Progress::Failed { code, title } => {
-                let why = match verdict(*code, title, 1) {
-                    Verdict::Never(_, why) => why,
-                    Verdict::Retry(..) | Verdict::WindowClosed | Verdict::TemplateParameters => title.clone(),
+                let (undelivered, why) = match verdict(*code, title, 1) {
+                    Verdict::Barred(_, why) | Verdict::Never(_, why) => (Undelivered::ForGood, why),
+                    Verdict::Retry(after, _) => (Undelivered::ForNow(after), title.clone()),
+                    Verdict::WindowClosed => (Undelivered::WindowClosed, title.clone()),
+                    Verdict::TemplateParameters => (Undelivered::ForGood, title.clone()),
                 };
                 tracing::warn!(code, why, "WhatsApp could not deliver a message that it had accepted");
-                Some(trouble(*code))
+                Some((undelivered, trouble(*code)))
             }
             Progress::Sent | Progress::Delivered => None,
         };
@@ -38,7 +40,7 @@ impl Whatsapp {
         let event = match (callback.kind, failed) {
             (Kind::Question | Kind::Part, failed) => {
                 let status_of = match (failed, callback.kind, &status.progress) {
-                    (Some(trouble), ..) => MessageStatus::Failed { window, trouble },
+                    (Some((why, trouble)), ..) => MessageStatus::Failed { why, trouble },
                     (None, Kind::Question, Progress::Delivered) => MessageStatus::Displayed,
                     (None, Kind::Question, _) => MessageStatus::Taken,
                     (None, ..) => MessageStatus::Known,
@@ -46,8 +48,8 @@ impl Whatsapp {
                 let message = status.id.clone();
                 WidgetEvent::Status { attempt, question: callback.part, message, status: status_of, at: status.at }
             }
-            (Kind::Template, Some(trouble)) => {
-                return self.invitation_failed(broker, &callback, &status, trouble).await;
+            (Kind::Template, Some(failed)) => {
+                return self.invitation_failed(broker, &callback, &status, failed).await;
             }
             (Kind::Template, None) => WidgetEvent::Posted { attempt, posted: Posted::Held(status.id.clone()) },
             (Kind::Closing, Some(_)) => return self.closing_failed(&callback, &status, window).await,
@@ -94,8 +96,10 @@ impl Whatsapp {
         broker: &Broker,
         callback: &CallbackData,
         status: &Status,
-        trouble: Trouble,
+        (why, trouble): (Undelivered, Trouble),
     ) -> Result<(), NotStored> {
+        // An invitation needs no open window.
+        let why = if why == Undelivered::WindowClosed { Undelivered::ForGood } else { why };
         self.0.invited.lock().retain(|_, invitation| invitation.message != status.id);
         let mut asks = broker.asked_of(&self.0.contacts.all_ids(&status.ids.all()));
         if !asks.contains(&callback.ask) {
@@ -121,7 +125,7 @@ impl Whatsapp {
                         attempt: widget.attempt,
                         question: widget.one_by_one.index,
                         message: status.id.clone(),
-                        status: MessageStatus::Failed { window: false, trouble },
+                        status: MessageStatus::Failed { why, trouble },
                         at: None,
                     };
                     apply(broker, id, event.on(route)).await?;

@@ -60,6 +60,9 @@ fn understand(text: &str, question: &Question) -> Meaning {
     let label = question.choice(text);
     let plain = plain_digits(text);
     let numbers = if question.kind == Kind::Text { None } else { numbers(&plain, question) };
+    if let (None, Some(line)) = (label, whole_line(text, question)) {
+        return picks(vec![line]);
+    }
     match (label, numbers.as_deref()) {
         (Some(label), Some([number])) => {
             number.or_label(Some(label), question).map_or_else(Meaning::Unfit, |pick| picks(vec![pick]))
@@ -68,6 +71,13 @@ fn understand(text: &str, question: &Question) -> Meaning {
         (None, Some(numbers)) => by_number(numbers, question),
         (None, None) => by_words(text, &plain, question),
     }
+}
+
+/// The option whose whole line this is, as the message has it: its number and its label.
+fn whole_line(text: &str, question: &Question) -> Option<usize> {
+    let (number, label) = text.split_once(|c: char| c.is_whitespace() || ".):".contains(c))?;
+    let label = question.choice(label.trim_start_matches(['.', ')', ':']).trim())?;
+    (plain_digits(number).parse() == Ok(label + 1)).then_some(label)
 }
 
 fn by_number(numbers: &[Number], question: &Question) -> Meaning {
@@ -336,6 +346,18 @@ mod tests {
         ] {
             assert_eq!(one(&select, two), picks(vec![1]), "{two:?}");
         }
+        for line in [
+            "2. Session cookies",
+            "2 session cookies",
+            "2) Session cookies",
+            "2️⃣ Session cookies",
+            "k7 2: Session cookies",
+        ] {
+            assert_eq!(one(&select, line), picks(vec![1]), "{line:?}");
+        }
+        let other = question("select", &["JWT tokens", "Session cookies"], Some(true), true);
+        assert_eq!(one(&other, "2. Session cookies"), picks(vec![1]));
+        assert_eq!(one(&other, "1. Session cookies"), text("1. Session cookies"));
         for out in ["4", "0", "99", "999999", "½", "1-3", "2,5", "-1", "1e3".trim_end_matches("e3"), "7)"] {
             let meant = one(&select, out);
             assert!(matches!(meant, Meaning::Unfit(_)) || out == "1", "{out:?}: {meant:?}");

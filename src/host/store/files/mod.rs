@@ -34,7 +34,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use unfiled::{AllUnfiled, Saved, Unfiled};
 
-const PENDING: &str = "pending_questions";
+/// The folder of the open questions.
+pub const PENDING: &str = "pending_questions";
 const SETTLED: &str = "settled";
 const REJECTED: &str = "rejected";
 const JOURNAL: &str = "journal";

@@ -4,12 +4,11 @@
 use super::record::{self, BadRecord, Record};
 use super::{Files, Kind, Loading, MAX_RECORD_BYTES, PENDING, SETTLED, StoreError, file_name, io_error};
 use crate::host::store::Stored;
-use crate::ipc::files::{Dir, Listing, ReadError};
+use crate::ipc::files::{Dir, Listing, MORE_FILES, ReadError, is_of_the_process};
 use crate::ipc::is_json_file;
 use crate::sabotage::gate;
 use askd_core::{Ask, AskId, Group};
 use parking_lot::Mutex;
-use rustix::io::Errno;
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::path::PathBuf;
@@ -76,9 +75,15 @@ struct Odd<'a> {
 }
 
 impl Odd<'_> {
-    fn unreadable(&self, path: &std::path::Path, error: &dyn std::fmt::Display) {
-        let why = BadRecord::Unreadable(error.to_string());
-        self.corrupt.lock().push((path.display().to_string(), why));
+    /// Whatever is wrong with the file or folder itself stops nothing; what keeps this process from it may keep open questions from people.
+    fn unreadable(&self, path: &std::path::Path, error: ReadError) {
+        let place = path.display().to_string();
+        match error {
+            ReadError::Io(source) if keeps_out(&source) => {
+                self.failed.lock().get_or_insert(StoreError::KeptOut { place, fix: way_in(&source), source });
+            }
+            error => self.corrupt.lock().push((place, BadRecord::Unreadable(error.to_string()))),
+        }
     }
 }
 
@@ -106,10 +111,11 @@ impl<'a> Left<'a> {
                 Ok(())
             });
             let folder = Arc::clone(folder);
-            if let Err(error) = &part {
-                self.odd.unreadable(&folder.path, error);
-            }
-            if part.unwrap_or(true) {
+            let is_over = part.unwrap_or_else(|error| {
+                self.odd.unreadable(&folder.path, error.into());
+                true
+            });
+            if is_over {
                 self.begun.pop();
             }
             if !some.is_empty() {
@@ -129,17 +135,25 @@ impl<'a> Left<'a> {
                 self.begun.push((Arc::new(folder), names));
             }
             Err(error) => {
-                self.odd.unreadable(&path, &error);
+                self.odd.unreadable(&path, error.into());
                 self.odd.loading.has_read(&group);
             }
         }
     }
 }
 
-/// Whether the process has too much open, or too little memory, to read anything: that says nothing about the file.
-fn is_of_the_process(error: &io::Error) -> bool {
-    let code = error.raw_os_error().map(Errno::from_raw_os_error);
-    code.is_some_and(|code| [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR].contains(&code))
+/// Whether the file or folder may be whole, and this process may read it once somebody has seen to that.
+fn keeps_out(error: &io::Error) -> bool {
+    is_of_the_process(error) || error.kind() == io::ErrorKind::PermissionDenied
+}
+
+/// How somebody sees to that.
+fn way_in(error: &io::Error) -> String {
+    if is_of_the_process(error) {
+        return MORE_FILES.to_owned();
+    }
+    let me = rustix::process::geteuid().as_raw();
+    format!("give the state folder back to the user that askd runs as: chown -R {me}, and chmod -R u+rwX")
 }
 
 fn can_be_listed(folder: &Dir) -> bool {
@@ -261,7 +275,7 @@ impl Files {
                 // It was retired or forgotten meanwhile.
                 Err(ReadError::Gone) => return Ok(None),
                 Err(error) => {
-                    folder.odd.unreadable(&path(), &error);
+                    folder.odd.unreadable(&path(), error);
                     return Ok(None);
                 }
             };
@@ -306,7 +320,11 @@ impl Files {
             for kind in [PENDING, SETTLED] {
                 let groups = self.root.sub(kind)?;
                 for group in groups.names()? {
-                    let Ok(asks) = groups.sub(&group) else { continue };
+                    let asks = match groups.sub(&group) {
+                        Ok(asks) => asks,
+                        Err(error) if keeps_out(&error) => return Err(error),
+                        Err(_) => continue,
+                    };
                     match asks.read_own(&file_name(id), MAX_RECORD_BYTES) {
                         Ok((bytes, _)) => {
                             let read = record::read(&bytes).map_err(io::Error::other)?;

@@ -23,6 +23,7 @@ mod rates;
 mod runs;
 mod saving;
 mod scanning;
+mod set_back;
 mod settling;
 mod shared;
 mod tables;

@@ -6,6 +6,7 @@ use super::hints::notify;
 use super::holding::{Holding, Renewed};
 use super::lease::{LEASE, Lease, RENEWED_AFTER};
 use super::look::standbys;
+use super::set_back::{Heard, forget_rates, shorten};
 use super::tables::{READS, TABLES};
 use super::{CLEAN, InPostgres, PLACE, Shared, pins};
 use crate::clock::Clock;
@@ -29,6 +30,7 @@ pub(super) struct Node {
     pub(super) home: String,
     /// The daemon's. It follows the database's.
     pub(super) clock: Clock,
+    pub(super) heard: Arc<Mutex<Option<Heard>>>,
     pub(super) holding: Holding,
     /// The hosts that serve folders and do not answer, and when they were heard of last.
     pub(super) silent: Arc<Mutex<Vec<(String, Time)>>>,
@@ -81,6 +83,7 @@ impl Node {
                     let (Node { run, node, host, home, .. }, boot) = (own.clone(), boot.clone());
                     Box::pin(async move {
                         query("select pg_advisory_xact_lock($1)").bind(JOINING).execute(&mut *connection).await?;
+                        shorten(&mut *connection).await?;
                         let over = "delete from askd.nodes where home = $1::uuid and node in ($2, $3)
                                         or heard < now() - interval '1 hour'";
                         query(over).bind(&home).bind(&host).bind(ALONE).execute(&mut *connection).await?;
@@ -157,7 +160,9 @@ impl Node {
                         query(host).bind(node).execute(&mut *connection).await?;
                         let heard = "update askd.nodes set heard = now() where run = $1::uuid";
                         query(heard).bind(&run).execute(&mut *connection).await?;
-                        pins::silent_for(connection, LEASE).await
+                        let silent = pins::silent_for(&mut *connection, LEASE).await?;
+                        shorten(connection).await?;
+                        Ok(silent)
                     })
                 }),
             );
@@ -185,8 +190,14 @@ impl Node {
             })
         });
         let told = database.read(false, now).await?;
+        let heard = Heard { told, asked, at: self.clock.monotonic() };
         if !on("ownclock") {
-            self.clock.follow(Time::from_millis(told), asked, self.clock.monotonic());
+            self.clock.follow(Time::from_millis(told), heard.asked, heard.at);
+        }
+        let before = self.heard.lock().replace(heard);
+        if before.is_some_and(|before| heard.is_set_back(before)) {
+            tracing::warn!("the clock of the database's server was set back");
+            forget_rates(database).await?;
         }
         Ok(())
     }

@@ -111,10 +111,10 @@ impl Waiting {
         };
         let (home, clock) = (home().map_err(cannot)?, Clock::system());
         let (run, host) = (random::unique(), node.to_owned());
-        let (silent, standbys) = (Arc::default(), Arc::default());
+        let (heard, silent, standbys) = (Arc::default(), Arc::default(), Arc::default());
         let database = Database::new(url, thread).map_err(io::Error::other).map_err(io_error("[postgres]"))?;
         let holding = Holding::new(run.clone(), database.connections().clock().clone());
-        let node = Box::new(Node { run, node: host.clone(), host, home, clock, holding, silent, standbys });
+        let node = Box::new(Node { run, node: host.clone(), host, home, clock, heard, holding, silent, standbys });
         let (database, why) = (Arc::new(database), watch::Sender::new("connecting to the database".to_owned()));
         let (left, hints) = (CancellationToken::new(), Hints::default());
         let (joined, lease, held, listen) = (None, None, None, None);

@@ -22,15 +22,14 @@ use std::time::Duration;
 /// Slack waits 3 s for an acknowledgement.
 const ACKNOWLEDGE_WITHIN: Duration = Duration::from_millis(2_500);
 /// How many interactions and events are remembered.
-const REMEMBERED: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4_095);
+const REMEMBERED: NonZeroUsize = NonZeroUsize::new(4_096).unwrap();
 
 /// Takes in what people do. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct Inbound {
     pub(super) slack: Slack,
     pub(super) broker: Broker,
-    /// The interactions and events that came before, so that a second copy does not tell people twice. Decisions do
-    /// not depend on it.
+    /// The interactions and events that came before, so that a second copy tells nobody twice. Decisions do not depend on it.
     seen: Arc<Mutex<LruCache<String, ()>>>,
 }
 
@@ -79,7 +78,7 @@ impl Inbound {
         });
         self.slack.clock().timeout(ACKNOWLEDGE_WITHIN, taking_in).await.unwrap_or_else(|| {
             let then = if is_event { "Slack sends it again" } else { "its sender is told to try again" };
-            tracing::error!(then, "a reply in Slack could not be stored in time");
+            tracing::error!("a reply in Slack could not be stored in time; {then}");
             Err(NotStored)
         })
     }

@@ -358,6 +358,8 @@ async fn on_whatsapp_a_late_answer_needs_the_code() {
     let code = code(&closing);
     let before = world.records();
     world.writes(ADA, "2").await;
+    let hint = world.shown(ADA, "so I did not take this as its answer.").await;
+    assert!(hint.text.contains(&format!("start with {code}")), "{}", hint.text);
     for said in ["1", "React"] {
         let id = world.phone.person_says(MALLORY, &format!("{code} {said}"));
         world.taken(&id).await;

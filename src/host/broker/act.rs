@@ -222,7 +222,9 @@ impl Broker {
         let Some(tenure) = self.tenure(ask) else { return };
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.spawn(async move {
-            broker.until_ours().await;
+            if !broker.until_ours().await {
+                return;
+            }
             let found = broker.0.channels.of(&ask, route).find(&ask, route).await;
             broker.apply_later(ask.id, WidgetEvent::Looked(found).on(route));
             drop(tenure);

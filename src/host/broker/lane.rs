@@ -122,7 +122,11 @@ impl Broker {
         let (id, (job, mut told)) = (step.ask.id, Job::told(Work::Accept(Stepped::new(step, Basis::New(0)))));
         self.lanes().join(id, job, true);
         self.run_or_hand_over(self.run_lane(id));
-        told.try_recv().unwrap_or(Ok(Err(Failure::Broken)))
+        if let Ok(done) = told.try_recv() {
+            return done;
+        }
+        // Another thread runs the lane.
+        told.blocking_recv().unwrap_or(Ok(Err(Failure::Broken)))
     }
 
     /// Lets an event of our own happen; the lane repeats it until it is stored.
@@ -298,7 +302,7 @@ impl Broker {
             Ok(saved) => saved.map_err(|error| error.to_string())?,
             Err(_reported) => {
                 self.set_aside(id, errands);
-                return Ok(());
+                return if self.is_unfinished(id) { Err("askd panicked on it".to_owned()) } else { Ok(()) };
             }
         }
         self.lanes().finished(id);

@@ -66,7 +66,7 @@ use lanes::Lanes;
 use parking_lot::{Mutex, MutexGuard};
 use repeats::{Asking, Repeats};
 use saves::Saves;
-use sharing::Beside;
+use sharing::{Beside, panicked};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -302,7 +302,7 @@ impl Broker {
     /// Whether the store can be written.
     pub async fn probe(&self) -> Result<(), StoreError> {
         let broker = self.clone();
-        tokio::task::spawn_blocking(move || broker.0.store.probe()).await.unwrap_or(Ok(()))
+        tokio::task::spawn_blocking(move || broker.0.store.probe()).await.unwrap_or_else(|panic| Err(panicked(panic)))
     }
 
     /// Whether the last save of an ask failed or is in doubt.
@@ -366,6 +366,6 @@ impl Broker {
         }
         let broker = self.clone();
         let load = move || broker.load(id).map_err(|error| broker.if_it_lasts(error));
-        tokio::task::spawn_blocking(load).await.unwrap_or(Ok(None))
+        tokio::task::spawn_blocking(load).await.unwrap_or_else(|panic| Err(panicked(panic)))
     }
 }

@@ -374,6 +374,6 @@ impl Broker {
     }
 }
 
-fn panicked(panic: tokio::task::JoinError) -> StoreError {
+pub(super) fn panicked(panic: tokio::task::JoinError) -> StoreError {
     StoreError::Io { what: "it panicked".to_owned(), source: io::Error::other(panic) }
 }

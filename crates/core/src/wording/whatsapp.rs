@@ -40,6 +40,9 @@ pub fn confirm_or_quote(said: &str) -> String {
 /// To a person who forwards a message where an answer is expected.
 pub const FORWARDED: &str = "I do not take forwarded messages as answers.";
 
+/// To a person whose words do not say that they answer what has timed out.
+pub const NOT_TAKEN_LATE: &str = "The question has timed out, so I did not take this as its answer.";
+
 /// To a person whose tap cannot be read.
 pub const NO_BUTTON: &str = "This button does not work any more.";
 

@@ -246,7 +246,7 @@ impl Slack {
         } else if let Some(blocked) = render::blocked(ask, attempt) {
             let updated = self.update_cards(ask, route, &blocked).await;
             // An agent may ask in a loop: the next number is shown a pace later.
-            self.clock().sleep(self.0.settings.pace).await;
+            self.0.ctx.pause(self.0.settings.pace).await;
             updated
         } else {
             let messages = render::card(&render::CardView::on(ask, route, attempt, self.clock().now()));

@@ -89,7 +89,7 @@ pub(super) async fn run(inbound: &Inbound, app_token: &SecretString) {
                     Ok(reason) => *reason,
                     Err(reason) => reason,
                 };
-                tracing::info!(reason, "the connection to Slack ended; connecting again");
+                tracing::info!(reason, "the connection to Slack ended");
                 if clock.monotonic().since(since) >= STABLE {
                     backoff.reset();
                     Duration::ZERO

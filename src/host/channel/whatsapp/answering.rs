@@ -19,6 +19,9 @@ use std::time::Duration;
 /// date of the answer to our call decides, unless another question can be meant.
 const SAID_WITHIN: Duration = Duration::from_secs(10);
 
+/// For so long words without a quote are taken for an answer that was meant for what has timed out.
+const JUST_TIMED_OUT: Duration = Duration::from_secs(600);
+
 impl Incoming<'_> {
     /// Reads the message and does what it means.
     pub(super) async fn read(&self) -> Result<(), Untaken> {
@@ -44,7 +47,7 @@ impl Incoming<'_> {
             return Ok(());
         }
         match reader.target(&asked) {
-            Target::Nothing => {}
+            Target::Nothing => self.tell_how_to_answer_late(&reader).await?,
             // The status that names it is on its way.
             Target::Unnamed(_) if self.may_wait(LISTEN) => return Err(Untaken::Unsure),
             Target::Which(which) | Target::Unnamed(which) => {
@@ -77,6 +80,22 @@ impl Incoming<'_> {
                     self.deal_with(&reader, asked).await?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Nothing is open, and words that would answer what has just timed out do not reach it: the sender may take them for an answer.
+    async fn tell_how_to_answer_late(&self, reader: &Reader<'_>) -> Result<(), NotStored> {
+        let since = self.channel.now() - JUST_TIMED_OUT;
+        if self.message.quotes.is_some() || self.message.forwarded || self.at.is_none_or(|at| at < since) {
+            return Ok(());
+        }
+        let ended = self.broker.ended_since(&self.ids, since);
+        let late = self.find(ended, |ask| ask.is_late_open()).await?;
+        if let Some(asked) =
+            late.iter().filter(|asked| reader.would_answer(asked)).max_by_key(|asked| asked.ask.settled_at())
+        {
+            self.tell_tamely(asked, &format!("{} {}", wording::NOT_TAKEN_LATE, asked.how_to_reply()));
         }
         Ok(())
     }

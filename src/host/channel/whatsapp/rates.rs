@@ -136,7 +136,7 @@ impl Pair {
 
     /// Whether nothing is owed any more, so that it can be forgotten.
     fn is_idle(&self, now: u64) -> bool {
-        self.granted.is_empty() && self.paid().is_none_or(|paid| now >= paid)
+        self.granted.iter().all(|granted| now >= granted + UNUSED) && self.paid().is_none_or(|paid| now >= paid)
     }
 }
 

@@ -10,10 +10,12 @@ use crate::host::outgoing::client_for;
 use crate::host::settings::{PushSettings, Settings};
 use crate::host::store::StoreError;
 use axum::http::{StatusCode, header};
+use futures_util::FutureExt as _;
 use reqwest::redirect::Policy;
 use serde_json::json;
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
@@ -69,7 +71,8 @@ impl Push {
     /// Pushes to one browser until nothing waits for it.
     async fn serve(&self, to: &str) {
         while let Some(notice) = self.next(to) {
-            self.deliver(to, &notice).await;
+            // Else nobody would serve this line any more.
+            let _reported = AssertUnwindSafe(self.deliver(to, &notice)).catch_unwind().await;
         }
     }
 

@@ -131,10 +131,20 @@ impl Client {
         let detail = match serde_json::from_str::<ProblemBody>(&text) {
             Ok(problem) if problem.candidates.is_empty() => problem.detail,
             Ok(problem) => format!("{}\n  {}", problem.detail, problem.candidates.join("\n  ")),
+            // It has begun, and its database is away.
+            Err(_) if status == StatusCode::SERVICE_UNAVAILABLE && is_sentence(&text) => {
+                format!("askd at {} is not ready: {}", self.url, text.trim())
+            }
             Err(_) => format!("{} answered {status}", self.url),
         };
         Err(ClientError::Problem { status: status.as_u16(), detail })
     }
+}
+
+/// Whether a reply is what a daemon says that is not ready, and no proxy's page.
+fn is_sentence(text: &str) -> bool {
+    let text = text.trim();
+    !text.is_empty() && text.len() < 200 && !text.contains(['<', '\n'])
 }
 
 /// An address as people type it.

@@ -249,6 +249,7 @@ impl Daemon {
             channels,
             agents: Arc::clone(&door.standing),
             started,
+            unwritable: Arc::default(),
         };
         let inbox = Inbox::new(broker.clone(), kept, ctx.clone(), status.clone(), documents, tokens.clone());
         let inbox = inbox.map_err(DaemonError::io("the browsers that are pushed to"))?.routes();

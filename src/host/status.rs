@@ -12,6 +12,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How far the daemon's time of day may be off the database's.
@@ -35,6 +36,8 @@ pub struct Status {
     /// Whether agents can ask over HTTP.
     pub(super) agents: Arc<Standing>,
     pub(super) started: Time,
+    /// The store could not be written when it was tried last.
+    pub(super) unwritable: Arc<AtomicBool>,
 }
 
 /// All that an operator may have to know.
@@ -121,9 +124,13 @@ impl Status {
             return Err("the last save failed".to_owned());
         }
         if let Err(error) = broker.probe().await {
-            tracing::error!(%error, "not ready");
+            // Each call of a load balancer asks.
+            if !self.unwritable.swap(true, Ordering::Relaxed) {
+                tracing::error!(%error, "not ready");
+            }
             return Err(format!("{} cannot be written", broker.place()));
         }
+        self.unwritable.store(false, Ordering::Relaxed);
         let (at, hung) = folders.last_look();
         let looked = ctx.clock().monotonic().since(at);
         if looked > LOOKED {

@@ -366,6 +366,9 @@ fn a_connection_to_a_daemon_that_stands_by_gets_an_answer() {
     let mut early = TcpStream::connect(host.world.address()).unwrap();
     // It is accepted before this one, which is answered.
     assert_eq!(readyz(&host).0, 503);
+    let status = host.world.cli(&["status"]).env("ASKD__WEB__TOKEN", "a-token-of-the-settings").output().unwrap();
+    let told = String::from_utf8(status.stderr).unwrap();
+    assert!(told.ends_with(" is not ready: the database cannot be reached\n"), "{told}");
     database.away(false);
     within(SOON, "the daemon to serve", || (readyz(&host).0 == 200).then_some(()));
     early.set_read_timeout(Some(SOON)).unwrap();

@@ -158,7 +158,11 @@ impl Broker {
                 told = Some(now);
             }
             match kept_up {
-                Ok(()) => failing = false,
+                Ok(()) => {
+                    if std::mem::take(&mut failing) {
+                        tracing::info!("keeping up with the other daemons again");
+                    }
+                }
                 Err(error) if !failing => {
                     failing = true;
                     tracing::warn!(%error, "cannot keep up with the other daemons; trying again every second");

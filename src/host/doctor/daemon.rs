@@ -10,7 +10,8 @@ use std::io;
 use std::net::TcpListener;
 use std::path::PathBuf;
 
-const START: &str = "askd serve, or: sudo systemctl start askd";
+const START: &str =
+    "askd serve, or: sudo systemctl start askd (if it ends at once, its last line says why: journalctl -u askd -n 20)";
 
 /// Whether it runs, and can be talked to.
 pub(super) async fn check(found: &mut Findings, files: &[PathBuf], settings: &Settings) -> bool {

@@ -7,6 +7,20 @@ use crate::host::status::SILENT_HOST;
 use crate::host::store::{Seen, look};
 use secrecy::ExposeSecret as _;
 
+/// How to mend why the database cannot be used. The server says it in English, or in a language of its own.
+fn fix(why: &str) -> &'static str {
+    let says = |texts: &[&str]| texts.iter().any(|text| why.contains(text));
+    if says(&["too many clients", "connection slots", "too many connections", "query_wait_timeout"]) {
+        "askd uses up to 8 connections for each daemon: raise max_connections, or the size of PgBouncer's pool"
+    } else if says(&["statement pooling"]) {
+        "set pool_mode = transaction, or session, in PgBouncer"
+    } else if says(&["database"]) && says(&["does not exist"]) {
+        "createdb makes it; or correct its name in the URL of [postgres]"
+    } else {
+        "psql with the URL of [postgres] shows the same; look at its host, user and password, and at pg_hba.conf"
+    }
+}
+
 pub(super) async fn check(found: &mut Findings, settings: &Settings, clock: &Clock) {
     let Some(url) = &settings.postgres.url else { return };
     let seen = look(url.expose_secret()).await;
@@ -14,7 +28,7 @@ pub(super) async fn check(found: &mut Findings, settings: &Settings, clock: &Clo
     let clocks = seen.as_ref().ok().map(|seen| [seen.now, clock.now()]);
     match seen {
         Err(why) => {
-            let fix = "psql with the URL of [postgres] shows the same; look at its host, user and password, and at pg_hba.conf";
+            let fix = fix(&why);
             found.fault("database", why, fix);
         }
         Ok(Seen { unusable: Some((why, fix)), .. }) => found.fault("database", why, fix),
@@ -58,5 +72,23 @@ pub(super) async fn check(found: &mut Findings, settings: &Settings, clock: &Clo
     }
     if let Some(clocks) = clocks {
         found.same_clock("database clock", "the database's", clocks, DATABASE_CLOCK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fix_fits_what_the_server_says() {
+        for (why, mends) in [
+            ("db:5432: FATAL: sorry, too many clients already", "max_connections"),
+            ("db:6432: query_wait_timeout", "PgBouncer's pool"),
+            ("transaction blocks not allowed in statement pooling mode", "pool_mode"),
+            ("database \"askd\" does not exist", "createdb"),
+            ("password authentication failed for user \"askd\"", "pg_hba.conf"),
+        ] {
+            assert!(fix(why).contains(mends), "{why}");
+        }
     }
 }

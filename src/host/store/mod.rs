@@ -233,7 +233,7 @@ pub enum StoreError {
     Moved(String),
     /// A newer askd wrote a file.
     #[error(
-        "{file}: {source}. Nothing was changed; start that version again, or restore the copy of state/ that was made before it"
+        "{file}: {source}. Nothing was changed; start that version again, or restore the copy of the records that was made before it"
     )]
     Newer {
         /// Where it is.

@@ -199,6 +199,11 @@ pub struct Person {
 }
 
 impl Person {
+    /// Whether it is the same person, whatever they are called by now.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (&self.via, &self.id) == (&other.via, &other.id)
+    }
+
     /// Whoever holds the inbox token: may answer every group.
     pub fn operator(via: Via) -> Self {
         Self { via, id: "operator".to_owned(), name: None }

@@ -185,6 +185,13 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Whether this person replied what counts already, as theirs: that was used.
+    pub fn is_of_what_counts(&self, person: &Person) -> bool {
+        let Self::Settled { outcome, questions, said: Some(said), .. } = self else { return false };
+        matches!(&**outcome, Outcome::Answered { answers, by }
+            if by.is_same(person) && wording::told(answers, questions) == *said)
+    }
+
     /// A word for metrics and the audit log.
     pub fn code(&self) -> &'static str {
         match self {

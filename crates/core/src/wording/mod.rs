@@ -96,7 +96,7 @@ impl Closing {
 }
 
 /// What was answered to all questions.
-fn told(answers: &Answers, questions: &Questions) -> String {
+pub(crate) fn told(answers: &Answers, questions: &Questions) -> String {
     let answers = questions.iter().zip(answers.entries());
     let told = answers.filter_map(|(question, answer)| Some(joined(question, answer.as_ref()?)));
     let told = told.collect::<Vec<_>>().join("; ");

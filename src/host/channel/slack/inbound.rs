@@ -289,11 +289,12 @@ impl Inbound {
                 return Ok(true);
             }
             Some((_, Some(refusal))) => {
-                // A second copy of a reply that was taken is not late, and of one that was refused people know.
-                if !self.was_seen(key) {
-                    self.remember(key);
+                // A second copy of a reply that was taken is not late, and of one that was refused people know. Another daemon may
+                // have had the first one.
+                if !self.was_seen(key) && !refusal.is_of_what_counts(&actor.person) {
                     self.tell(actor, &wording::refusal(&refusal));
                 }
+                self.remember(key);
             }
             None => self.unknown_question(actor, ask.id),
         }

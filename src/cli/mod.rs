@@ -244,7 +244,10 @@ fn log(filter: &str, json: bool) -> Result<(), Exit> {
 /// each statement and each connection, beside what askd says of it.
 fn log_filter(text: &str) -> Result<Targets, Exit> {
     let targets: Targets = text.parse().map_err(|error| Exit::new(USAGE, format!("log filter: {error}")))?;
-    Ok(targets.with_target("bollard::docker", LevelFilter::WARN).with_target("rmcp", LevelFilter::ERROR).with_target("sqlx", LevelFilter::ERROR))
+    Ok(targets
+        .with_target("bollard::docker", LevelFilter::WARN)
+        .with_target("rmcp", LevelFilter::ERROR)
+        .with_target("sqlx", LevelFilter::ERROR))
 }
 
 /// A runtime for one command that mostly waits.

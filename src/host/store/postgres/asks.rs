@@ -3,6 +3,7 @@
 use super::batches::{NewRow, Over};
 use super::database::{Durable, Failed, query, scalar};
 use super::saving::Attempt;
+use super::statement::statement;
 use super::{InPostgres, NO_ID, failed, opening, pins};
 use crate::host::audit::Noted;
 use crate::host::store::{Along, BadRecord, LeftTo, StoreError, Stored, record};
@@ -321,34 +322,15 @@ impl InPostgres {
 
     /// Whether a write was stored, after its reply was lost. The lock waits for its transaction, if that still runs.
     pub(super) fn is_stored(&self, id: AskId, operation: Uuid) -> Result<Option<bool>, Failed> {
-        self.shared.change(
-            Durable::Yes,
-            Arc::new(move |connection| {
-                Box::pin(async move {
-                    scalar::<bool>("select askd.is_stored($1::uuid, $2::uuid)")
-                        .bind(uuid(id))
-                        .bind(operation.to_string())
-                        .fetch_optional(connection)
-                        .await
-                })
-            }),
-        )
+        let is_stored =
+            statement("select askd.is_stored($1::uuid, $2::uuid)").bind(uuid(id)).bind(operation.to_string());
+        self.shared.change(Durable::Yes, is_stored.optional())
     }
 
     pub(super) fn row(&self, id: AskId) -> Result<Option<Row>, StoreError> {
-        let read = self.shared.read(Arc::new(move |connection| {
-            let id = uuid(id);
-            Box::pin(async move {
-                query(row!("where id = $1::uuid"))
-                    .bind(id)
-                    .fetch_optional(connection)
-                    .await?
-                    .as_ref()
-                    .map(Row::of)
-                    .transpose()
-            })
-        }));
-        read.map_err(failed(format!("cannot read ask {id}")))
+        let read = statement(row!("where id = $1::uuid")).bind(uuid(id)).rows(Row::of);
+        let read = self.shared.read(read).map_err(failed(format!("cannot read ask {id}")));
+        Ok(read?.pop())
     }
 
     /// What a row says in the eyes of this era.
@@ -360,14 +342,8 @@ impl InPostgres {
     }
 
     /// Changes one ask's row by a statement with its id.
-    pub(super) fn change_row(&self, durable: Durable, id: AskId, statement: &'static str) -> Result<(), Failed> {
-        self.shared.change(
-            durable,
-            Arc::new(move |connection| {
-                let id = uuid(id);
-                Box::pin(async move { query(statement).bind(id).execute(connection).await.map(drop) })
-            }),
-        )
+    pub(super) fn change_row(&self, durable: Durable, id: AskId, text: &'static str) -> Result<(), Failed> {
+        self.shared.change(durable, statement(text).bind(uuid(id)).execute())
     }
 
     /// The server's era, and the number of a transaction that is on stable storage together with all that was committed before.

@@ -4,6 +4,7 @@ use super::Shared;
 use super::asks::uuid;
 use super::database::{Durable, Failed, Work, query, scalar};
 use super::look::from_outside;
+use super::statement::statement;
 use crate::host::audit::{Noted, SharedLines};
 use askd_core::{AskId, Time};
 use std::io;
@@ -38,55 +39,28 @@ pub(super) struct AuditRows(pub(super) Arc<Shared>);
 
 impl SharedLines for AuditRows {
     fn add(&self, noted: &Noted) -> io::Result<()> {
-        let noted = noted.clone();
-        let added = self.0.change(
-            Durable::No,
-            Arc::new(move |connection| {
-                let Noted { ask, at, json } = noted.clone();
-                Box::pin(async move {
-                    let add = "insert into askd.audit (ask, at, line) values ($1::uuid, $2, $3::json)";
-                    query(add).bind(uuid(ask)).bind(at.as_millis()).bind(json).execute(connection).await.map(drop)
-                })
-            }),
-        );
-        added.map_err(io::Error::other)
+        let add = statement("insert into askd.audit (ask, at, line) values ($1::uuid, $2, $3::json)");
+        let add = add.bind(uuid(noted.ask)).bind(noted.at.as_millis()).bind(noted.json.clone());
+        self.0.change(Durable::No, add.execute()).map_err(io::Error::other)
     }
 
     fn about(&self, ask: AskId) -> io::Result<Vec<String>> {
-        let lines = self.0.read(Arc::new(move |connection| {
-            Box::pin(async move {
-                let lines = "select line::text from askd.audit where ask = $1::uuid order by at, number";
-                scalar(lines).bind(uuid(ask)).fetch_all(connection).await
-            })
-        }));
-        lines.map_err(io::Error::other)
+        let lines = statement("select line::text from askd.audit where ask = $1::uuid order by at, number");
+        self.0.read(lines.bind(uuid(ask)).all()).map_err(io::Error::other)
     }
 
     fn leave_unnamed(&self, ask: Option<AskId>, ids: &[String]) -> io::Result<usize> {
-        let (ask, ids) = (ask.map(uuid), ids.to_vec());
-        let named: Work<Vec<String>> = Arc::new(move |connection| {
-            let (ask, ids) = (ask.clone(), ids.clone());
-            Box::pin(async move {
-                let named = "select ctid::text from askd.audit
-                             where line ->> 'by' is not null and (ask = $1::uuid or line ->> 'by' = any($2))";
-                scalar(named).bind(ask).bind(ids).fetch_all(connection).await
-            })
-        });
+        let named = statement(
+            "select ctid::text from askd.audit
+             where line ->> 'by' is not null and (ask = $1::uuid or line ->> 'by' = any($2))",
+        );
+        let named = named.bind(ask.map(uuid)).bind(ids.to_vec()).all::<String>();
         let named = self.0.read_long(named).map_err(io::Error::other)?;
         for some in named.chunks(usize::try_from(SOME).unwrap_or(1)) {
-            let some = some.to_vec();
-            let changed = self.0.change(
-                Durable::Yes,
-                Arc::new(move |connection| {
-                    let some = some.clone();
-                    Box::pin(async move {
-                        let unnamed = "update askd.audit set line = (line::jsonb - 'by')::json
-                                       where ctid = any($1::text[]::tid[])";
-                        query(unnamed).bind(some).execute(connection).await.map(drop)
-                    })
-                }),
+            let unnamed = statement(
+                "update askd.audit set line = (line::jsonb - 'by')::json where ctid = any($1::text[]::tid[])",
             );
-            changed.map_err(io::Error::other)?;
+            self.0.change(Durable::Yes, unnamed.bind(some.to_vec()).execute()).map_err(io::Error::other)?;
         }
         Ok(named.len())
     }

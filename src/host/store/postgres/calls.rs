@@ -3,6 +3,7 @@
 use super::InPostgres;
 use super::database::{Durable, Work, query, scalar};
 use super::failed;
+use super::statement::statement;
 use crate::host::store::{McpCall, McpCalls, McpMessage, OnItsWay, Shown, StoreError};
 use askd_core::{Group, RequestId};
 use sqlx::postgres::PgRow;
@@ -92,19 +93,13 @@ impl McpCalls for InPostgres {
     }
 
     fn is_on_its_way(&self, number: i64) -> Result<bool, StoreError> {
-        let work: Work<bool> = Arc::new(move |connection| {
-            let there = scalar("select exists (select from askd.calls where number = $1)").bind(number);
-            Box::pin(async move { there.fetch_one(connection).await })
-        });
-        self.shared.read(work).map_err(failed("cannot find out whether a client of MCP has what it was sent"))
+        let there = statement("select exists (select from askd.calls where number = $1)").bind(number);
+        self.shared.read(there.one()).map_err(failed("cannot find out whether a client of MCP has what it was sent"))
     }
 
     fn has_come(&self, number: i64) -> Result<(), StoreError> {
-        let work: Work<()> = Arc::new(move |connection| {
-            let come = query("delete from askd.calls where number = $1").bind(number);
-            Box::pin(async move { come.execute(connection).await.map(drop) })
-        });
-        self.with_calls("cannot note that a client of MCP has what it was sent", work)
+        let come = statement("delete from askd.calls where number = $1").bind(number);
+        self.with_calls("cannot note that a client of MCP has what it was sent", come.execute())
     }
 
     fn end_session(&self, group: &Group, session: &str, requests: &[RequestId]) -> Result<(), StoreError> {
@@ -124,15 +119,12 @@ impl McpCalls for InPostgres {
     }
 
     fn ended_sessions(&self) -> Result<Vec<(Group, String)>, StoreError> {
-        let work: Work<Vec<(String, String)>> = Arc::new(|connection| {
-            Box::pin(async move {
-                // Leases last no longer than that after they were renewed.
-                let ended = "select group_name, session from askd.ended where at > now() - interval '1 hour' order by at desc limit 1000";
-                let ended = query(ended).fetch_all(connection).await?;
-                ended.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
-            })
-        });
-        let ended = self.shared.read(work).map_err(failed("cannot read which sessions are over"))?;
+        // Leases last no longer than that after they were renewed.
+        let ended = statement(
+            "select group_name, session from askd.ended where at > now() - interval '1 hour' order by at desc limit 1000",
+        );
+        let ended = ended.rows(|row| Ok((row.try_get::<String, _>(0)?, row.try_get(1)?)));
+        let ended = self.shared.read(ended).map_err(failed("cannot read which sessions are over"))?;
         Ok(ended.into_iter().filter_map(|(group, session)| Some((group.parse().ok()?, session))).collect())
     }
 }

@@ -3,6 +3,7 @@
 use super::database::{Work, query, scalar};
 use super::look::from_outside;
 use super::rates::InRates;
+use super::statement::statement;
 use super::{CLEAN, Durable, Shared};
 use crate::host::store::marks::{COPY_ID, MARK};
 use crate::host::store::{Documents, Rates, aside};
@@ -28,32 +29,19 @@ pub(super) struct InTables(pub(super) Arc<Shared>);
 
 impl InTables {
     fn write(&self, durable: Durable, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let (name, bytes) = (name.to_owned(), bytes.to_vec());
-        let written = self.0.change(
-            durable,
-            Arc::new(move |connection| {
-                let (name, bytes) = (name.clone(), bytes.clone());
-                Box::pin(async move {
-                    let write = "insert into askd.documents (name, bytes) values ($1, $2)
-                                 on conflict (name) do update set bytes = excluded.bytes, changed = excluded.changed";
-                    query(write).bind(name).bind(bytes).execute(connection).await.map(drop)
-                })
-            }),
+        let write = statement(
+            "insert into askd.documents (name, bytes) values ($1, $2)
+             on conflict (name) do update set bytes = excluded.bytes, changed = excluded.changed",
         );
-        written.map_err(io::Error::other)
+        let write = write.bind(name.to_owned()).bind(bytes.to_vec());
+        self.0.change(durable, write.execute()).map_err(io::Error::other)
     }
 }
 
 impl Documents for InTables {
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-        let name = name.to_owned();
-        let read = self.0.read(Arc::new(move |connection| {
-            let name = name.clone();
-            Box::pin(async move {
-                scalar("select bytes from askd.documents where name = $1").bind(name).fetch_optional(connection).await
-            })
-        }));
-        read.map_err(io::Error::other)
+        let read = statement("select bytes from askd.documents where name = $1").bind(name.to_owned());
+        self.0.read(read.optional()).map_err(io::Error::other)
     }
 
     fn store(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
@@ -65,37 +53,20 @@ impl Documents for InTables {
     }
 
     fn swap(&self, name: &str, before: Option<&[u8]>, bytes: &[u8]) -> io::Result<bool> {
-        let (name, before, bytes) = (name.to_owned(), before.map(<[u8]>::to_vec), bytes.to_vec());
-        let swapped = self.0.change(
-            Durable::Yes,
-            Arc::new(move |connection| {
-                let (name, before, bytes) = (name.clone(), before.clone(), bytes.clone());
-                Box::pin(async move {
-                    let swap = "insert into askd.documents as d (name, bytes) values ($1, $2)
-                                on conflict (name) do update set bytes = excluded.bytes, changed = excluded.changed
-                                where d.bytes = $3
-                                returning true";
-                    let swap = scalar::<bool>(swap).bind(name).bind(bytes).bind(before);
-                    swap.fetch_optional(connection).await.map(|swapped| swapped.is_some())
-                })
-            }),
+        let swap = statement(
+            "insert into askd.documents as d (name, bytes) values ($1, $2)
+             on conflict (name) do update set bytes = excluded.bytes, changed = excluded.changed
+             where d.bytes = $3
+             returning true",
         );
-        swapped.map_err(io::Error::other)
+        let swap = swap.bind(name.to_owned()).bind(bytes.to_vec()).bind(before.map(<[u8]>::to_vec));
+        let swapped = self.0.change(Durable::Yes, swap.optional::<bool>());
+        swapped.map(|swapped| swapped.is_some()).map_err(io::Error::other)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        let name = name.to_owned();
-        let removed = self.0.change(
-            Durable::Yes,
-            Arc::new(move |connection| {
-                let name = name.clone();
-                Box::pin(async move {
-                    let remove = "delete from askd.documents where name = $1";
-                    query(remove).bind(name).execute(connection).await.map(drop)
-                })
-            }),
-        );
-        removed.map_err(io::Error::other)
+        let remove = statement("delete from askd.documents where name = $1").bind(name.to_owned());
+        self.0.change(Durable::Yes, remove.execute()).map_err(io::Error::other)
     }
 
     fn names(&self) -> io::Result<Vec<String>> {

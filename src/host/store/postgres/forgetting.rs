@@ -2,7 +2,8 @@
 //! channels know of a person goes last, because their other ids are known from there.
 
 use super::asks::{Row, uuid};
-use super::database::{Durable, Failed, Work, query, scalar};
+use super::database::{Durable, Failed, Work};
+use super::statement::statement;
 use super::{InPostgres, failed};
 use crate::host::store::documents::CHANNELS;
 use crate::host::store::forgetting::{
@@ -90,21 +91,15 @@ impl InPostgres {
         let cannot = || failed("cannot forget");
         match whom {
             Whom::Ask(id) => {
-                let given = id.clone();
-                let known: Work<Vec<String>> = Arc::new(move |connection| {
-                    let given = given.clone();
-                    Box::pin(async move {
-                        let known = "select replace(id::text, '-', '') from (
-                                         select id, record from askd.asks union all select id, record from askd.settled
-                                         union all select id, record from askd.set_aside
-                                     ) known
-                                     where record ->> 'short_id' = $1
-                                         or length($1) >= $2 and replace(id::text, '-', '') ^@ $1";
-                        let known = scalar(known).bind(given);
-                        known.bind(i32::try_from(BEGINNING).unwrap_or_default()).fetch_all(connection).await
-                    })
-                });
-                let known = self.shared.read_long(known).map_err(cannot())?;
+                let known = statement(
+                    "select replace(id::text, '-', '') from (
+                         select id, record from askd.asks union all select id, record from askd.settled
+                         union all select id, record from askd.set_aside
+                     ) known
+                     where record ->> 'short_id' = $1 or length($1) >= $2 and replace(id::text, '-', '') ^@ $1",
+                );
+                let known = known.bind(id.clone()).bind(i32::try_from(BEGINNING).unwrap_or_default());
+                let known: Vec<String> = self.shared.read_long(known.all()).map_err(cannot())?;
                 let whole = take_whole(id, known.into_iter().collect());
                 whole.map_err(|source| StoreError::Io { what: "cannot forget".to_owned(), source })
             }
@@ -137,9 +132,7 @@ impl InPostgres {
 
     /// Drops what was forgotten, and would otherwise go with the table of its week.
     fn drop_forgotten(&self) -> Result<(), Failed> {
-        let some: Work<i64> = Arc::new(|connection| {
-            Box::pin(async move { scalar("select askd.drop_forgotten('infinity', 500)").fetch_one(connection).await })
-        });
+        let some: Work<i64> = statement("select askd.drop_forgotten('infinity', 500)").one();
         while self.shared.change(Durable::Yes, Arc::clone(&some))? > 0 {}
         Ok(())
     }
@@ -239,32 +232,17 @@ impl InPostgres {
     }
 
     /// Runs a statement about one row, with its new bytes; or about a whole table.
-    fn at_row(&self, statement: &'static str, row: Option<(&str, Option<Vec<u8>>)>) -> Result<(), Failed> {
-        let row = row.map(|(at, bytes)| (at.to_owned(), bytes));
-        self.shared.change(
-            Durable::Yes,
-            Arc::new(move |connection| {
-                let row = row.clone();
-                Box::pin(async move {
-                    let run = match row {
-                        None => query(statement),
-                        Some((at, None)) => query(statement).bind(at),
-                        Some((at, Some(bytes))) => query(statement).bind(at).bind(bytes),
-                    };
-                    run.execute(connection).await.map(drop)
-                })
-            }),
-        )
+    fn at_row(&self, text: &'static str, row: Option<(&str, Option<Vec<u8>>)>) -> Result<(), Failed> {
+        let run = match row {
+            None => statement(text),
+            Some((at, None)) => statement(text).bind(at),
+            Some((at, Some(bytes))) => statement(text).bind(at).bind(bytes),
+        };
+        self.shared.change(Durable::Yes, run.execute())
     }
 
     fn entries(&self, read: &'static str) -> Result<Vec<Entry>, Failed> {
-        self.shared.read_long(Arc::new(move |connection| {
-            Box::pin(async move {
-                let rows = query(read).fetch_all(connection).await?;
-                let entry =
-                    |row: &PgRow| Ok(Entry { at: row.try_get(0)?, name: row.try_get(1)?, bytes: row.try_get(2)? });
-                rows.iter().map(entry).collect()
-            })
-        }))
+        let entry = |row: &PgRow| Ok(Entry { at: row.try_get(0)?, name: row.try_get(1)?, bytes: row.try_get(2)? });
+        self.shared.read_long(statement(read).rows(entry))
     }
 }

@@ -1,8 +1,9 @@
 //! What the broker is told of the groups that this run holds, and has it do with them: [`super::holding`] says how.
 
 use super::asks::ask_id;
-use super::database::{Connections, Database, Failed, Work, scalar};
+use super::database::{Connections, Database, Failed};
 use super::holding::Holding;
+use super::statement::statement;
 use super::{InPostgres, failed};
 use crate::host::store::{Holdings, StoreError, Stored, Tended, Tenure};
 use askd_core::{AskId, Group};
@@ -105,14 +106,9 @@ impl Holdings for InPostgres {
 
     fn unsettled(&self, groups: &[Group]) -> Result<Vec<AskId>, StoreError> {
         let groups: Vec<String> = groups.iter().map(Group::to_string).collect();
-        let unsettled: Work<Vec<String>> = Arc::new(move |connection| {
-            let groups = groups.clone();
-            Box::pin(async move {
-                let unsettled = "select id::text from askd.asks where not settled and group_name = any($1)";
-                scalar(unsettled).bind(groups).fetch_all(connection).await
-            })
-        });
-        let ids = self.shared.read(unsettled).map_err(failed("cannot read the questions of a group"))?;
+        let unsettled = statement("select id::text from askd.asks where not settled and group_name = any($1)");
+        let ids: Result<Vec<String>, _> = self.shared.read(unsettled.bind(groups).all());
+        let ids = ids.map_err(failed("cannot read the questions of a group"))?;
         Ok(ids.iter().filter_map(|id| ask_id(id)).collect())
     }
 

@@ -1,7 +1,8 @@
 //! Notices between daemons: a daemon that has stored something says so, and the others look at once instead of within a second. A
 //! notice says nothing else, is sent after the commit, and stands for all that was stored since the last one. Nothing depends on it.
 
-use super::database::{Connections, Durable, Failed, Work, query};
+use super::database::{Connections, Durable, Failed};
+use super::statement::statement;
 use crate::clock::Clock;
 use sqlx::Executor as _;
 use sqlx::postgres::PgListener;
@@ -26,10 +27,7 @@ pub(super) struct Hints {
 
 /// Says that there is news.
 pub(super) async fn notify(database: &Connections) -> Result<(), Failed> {
-    let notify: Work<()> = Arc::new(|connection| {
-        Box::pin(async move { query("select pg_notify('askd', '')").execute(connection).await.map(drop) })
-    });
-    database.transact(Durable::No, "", notify).await
+    database.transact(Durable::No, "", statement("select pg_notify('askd', '')").execute()).await
 }
 
 impl Hints {

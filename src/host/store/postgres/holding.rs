@@ -9,6 +9,7 @@
 use super::database::{Connections, Durable, Failed, Work, scalar};
 use super::lease::{LAST, LEASE, RENEWED_AFTER};
 use super::runs::begin_with;
+use super::statement::statement;
 use crate::clock::{Clock, Moment};
 use crate::host::store::{Surplus, Tended};
 use crate::sabotage::on;
@@ -263,14 +264,8 @@ impl Holding {
     /// Drops what the tables do not give to this run. Returns what they give, and with which it has to begin: also what it was to hand over,
     /// and still holds.
     async fn compare(&self, database: &Connections, check: &str) -> Result<Vec<Group>, Failed> {
-        let run = self.0.run.clone();
-        let all: Work<Vec<String>> = Arc::new(move |connection| {
-            let run = run.clone();
-            Box::pin(async move {
-                scalar("select group_name from askd.held where run = $1::uuid").bind(run).fetch_all(connection).await
-            })
-        });
-        let given: HashSet<Group> = parsed(&database.read(false, all).await?).into_iter().collect();
+        let all = statement("select group_name from askd.held where run = $1::uuid").bind(self.0.run.clone());
+        let given: HashSet<Group> = parsed(&database.read(false, all.all()).await?).into_iter().collect();
         let (new, lost) = {
             let mut known = self.0.groups.lock();
             known.ending.clear();
@@ -300,12 +295,9 @@ impl Holding {
     }
 
     async fn look(&self, database: &Connections, leads: bool) -> Result<Seen, Failed> {
-        let (run, revokes) = (self.0.run.clone(), self.is_in_touch());
-        let look: Work<String> = Arc::new(move |connection| {
-            let look = scalar(LOOK).bind(run.clone()).bind(leads).bind(LEASE.as_secs_f64()).bind(revokes);
-            Box::pin(async move { look.fetch_one(connection).await })
-        });
-        let seen = database.read(false, look).await?;
+        let look =
+            statement(LOOK).bind(self.0.run.clone()).bind(leads).bind(LEASE.as_secs_f64()).bind(self.is_in_touch());
+        let seen: String = database.read(false, look.one()).await?;
         serde_json::from_str(&seen).map_err(|error| Failed::Unchanged(error.to_string()))
     }
 
@@ -377,15 +369,9 @@ impl Holding {
     ) -> Result<bool, Failed> {
         let _turn = self.0.turn.lock().await;
         groups.retain(|group| self.0.groups.lock().ending.contains(group));
-        let (run, names) = (self.0.run.clone(), names(&groups));
-        let hand: Work<bool> = Arc::new(move |connection| {
-            let (run, to, names) = (run.clone(), to.clone(), names.clone());
-            Box::pin(async move {
-                let hand = scalar("select askd.hand_over($1::uuid, $2::uuid, $3)").bind(run).bind(to).bind(names);
-                hand.fetch_one(connection).await
-            })
-        });
-        let handed = database.transact(Durable::Yes, &check, hand).await?;
+        let hand = statement("select askd.hand_over($1::uuid, $2::uuid, $3)");
+        let hand = hand.bind(self.0.run.clone()).bind(to.clone()).bind(names(&groups));
+        let handed: bool = database.transact(Durable::Yes, &check, hand.one()).await?;
         if handed {
             self.0.groups.lock().ending.retain(|group| !groups.contains(group));
             let mut found = self.0.found.lock();

@@ -6,6 +6,7 @@
 use super::database::{Connections, Durable, Failed, query};
 use super::hints::notify;
 use super::nodes::{ALONE, Node};
+use super::statement::statement;
 use crate::clock::{Clock, Moment};
 use crate::random;
 use crate::sabotage::on;
@@ -179,18 +180,10 @@ impl Lease {
 
     /// It holds for so long from now on; `None`: it is given up.
     async fn set(&self, database: &Connections, holds: Option<Duration>) -> Result<(), Failed> {
-        let (seconds, check) = (holds.map(|holds| holds.as_secs_f64()), self.check());
-        let set = database.transact(
-            Durable::No,
-            &check,
-            Arc::new(move |connection| {
-                Box::pin(async move {
-                    let set = "update askd.groups set until = coalesce(now() + make_interval(secs => $2), '-infinity')
-                               where name = $1";
-                    query(set).bind(ALL).bind(seconds).execute(connection).await.map(drop)
-                })
-            }),
+        let set = statement(
+            "update askd.groups set until = coalesce(now() + make_interval(secs => $2), '-infinity') where name = $1",
         );
-        set.await
+        let set = set.bind(ALL).bind(holds.map(|holds| holds.as_secs_f64()));
+        database.transact(Durable::No, &self.check(), set.execute()).await
     }
 }

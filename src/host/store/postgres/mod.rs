@@ -26,6 +26,7 @@ mod scanning;
 mod set_back;
 mod settling;
 mod shared;
+mod statement;
 mod tables;
 
 pub use audit::lines_of;

@@ -2,8 +2,9 @@
 //! this daemon does not know.
 
 use super::asks::{Row, Version, ask_id, row, uuid};
-use super::database::{Failed, query, scalar};
+use super::database::{Failed, scalar};
 use super::pins::PinRow;
+use super::statement::statement;
 use super::{InPostgres, damaged, failed};
 use crate::host::store::{Allowed, BadRecord, News, Store, StoreError, Stored, record};
 use askd_core::{Ask, AskId, Digest, Group, Time};
@@ -180,14 +181,8 @@ impl InPostgres {
     fn rows(&self, ids: &[String]) -> Result<Vec<Row>, Failed> {
         let mut rows = Vec::with_capacity(ids.len());
         for some in ids.chunks(SOME) {
-            let some = some.to_vec();
-            rows.extend(self.shared.read(Arc::new(move |connection| {
-                let some = some.clone();
-                Box::pin(async move {
-                    let rows = query(row!("where id = any($1::uuid[])")).bind(some).fetch_all(connection).await?;
-                    rows.iter().map(Row::of).collect::<Result<Vec<Row>, _>>()
-                })
-            }))?);
+            let some = statement(row!("where id = any($1::uuid[])")).bind(some.to_vec());
+            rows.extend(self.shared.read(some.rows(Row::of))?);
         }
         Ok(rows)
     }
@@ -214,15 +209,12 @@ impl InPostgres {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        self.shared.read(Arc::new(move |connection| {
-            let ids = ids.clone();
-            Box::pin(async move {
-                let records = "select coalesce(settled.record, gone.record)::text from askd.gone
-                               left join askd.settled on settled.id = gone.id and gone.forget_at is not null
-                               where gone.id = any($1::uuid[])";
-                scalar(records).bind(ids).fetch_all(connection).await
-            })
-        }))
+        let records = statement(
+            "select coalesce(settled.record, gone.record)::text from askd.gone
+             left join askd.settled on settled.id = gone.id and gone.forget_at is not null
+             where gone.id = any($1::uuid[])",
+        );
+        self.shared.read(records.bind(ids).all())
     }
 
     /// What has changed since the last look, as this daemon does not know it yet.

@@ -7,6 +7,7 @@ use super::holding::{Holding, Renewed};
 use super::lease::{LEASE, Lease, RENEWED_AFTER};
 use super::look::standbys;
 use super::set_back::{Heard, forget_rates, shorten};
+use super::statement::statement;
 use super::tables::{READS, TABLES};
 use super::{CLEAN, InPostgres, PLACE, Shared, pins};
 use crate::clock::Clock;
@@ -184,11 +185,7 @@ impl Node {
     /// Has the daemon's clock follow the database's. All daemons judge by that, however their computers' clocks are set.
     async fn read_clock(&self, database: &Connections) -> Result<(), Failed> {
         let asked = self.clock.monotonic();
-        let now: Work<i64> = Arc::new(|connection| {
-            Box::pin(async move {
-                scalar("select (extract(epoch from clock_timestamp()) * 1000)::bigint").fetch_one(connection).await
-            })
-        });
+        let now = statement("select (extract(epoch from clock_timestamp()) * 1000)::bigint").one();
         let told = database.read(false, now).await?;
         let heard = Heard { told, asked, at: self.clock.monotonic() };
         if !on("ownclock") {

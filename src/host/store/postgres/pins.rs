@@ -4,6 +4,7 @@
 
 use super::database::{Durable, Failed, Work, query, scalar};
 use super::look::from_outside;
+use super::statement::statement;
 use super::{InPostgres, failed};
 use crate::host::store::{Pin, Pins, Silent, StoreError};
 use askd_core::{Group, Time};
@@ -203,19 +204,13 @@ impl Pins for InPostgres {
     }
 
     fn settled_in(&self, group: &Group) -> Result<(), StoreError> {
-        let (name, host) = (group.to_string(), self.shared.node.clone());
-        let known = self.shared.change(
-            Durable::Yes,
-            Arc::new(move |connection| {
-                let (name, host) = (name.clone(), host.clone());
-                Box::pin(async move {
-                    let known = "update askd.pins set strange = null, changed = pg_current_xact_id()
-                                 where group_name = $1 and node = $2";
-                    query(known).bind(name).bind(host).execute(connection).await.map(drop)
-                })
-            }),
+        let known = statement(
+            "update askd.pins set strange = null, changed = pg_current_xact_id() where group_name = $1 and node = $2",
         );
-        known.map_err(failed(format!("cannot note what lies in the folder of {group}")))?;
+        let known = known.bind(group.to_string()).bind(self.shared.node.clone());
+        self.shared
+            .change(Durable::Yes, known.execute())
+            .map_err(failed(format!("cannot note what lies in the folder of {group}")))?;
         if let Some(pin) = self.pins.lock().get_mut(group) {
             pin.strange = None;
         }

@@ -2,6 +2,7 @@
 
 use super::database::scalar;
 use super::lease::LEASE;
+use super::statement::statement;
 use super::{Durable, Shared};
 use crate::host::store::Rates;
 use std::io;
@@ -14,16 +15,9 @@ pub(super) struct InRates(pub(super) Arc<Shared>);
 
 impl InRates {
     /// Runs a statement with a rate and a time. Returns the seconds that it returns.
-    fn run(&self, statement: &'static str, what: &str, time: Duration) -> io::Result<f64> {
-        let (what, time) = (what.to_owned(), time.as_secs_f64());
-        let ran = self.0.change(
-            Durable::No,
-            Arc::new(move |connection| {
-                let what = what.clone();
-                Box::pin(async move { scalar(statement).bind(what).bind(time).fetch_one(connection).await })
-            }),
-        );
-        ran.map_err(io::Error::other)
+    fn run(&self, text: &'static str, what: &str, time: Duration) -> io::Result<f64> {
+        let run = statement(text).bind(what.to_owned()).bind(time.as_secs_f64()).one();
+        self.0.change(Durable::No, run).map_err(io::Error::other)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::database::{Connections, Durable, Failed, Work, query, scalar};
 use super::holding::{Holding, Renewed};
 use super::lease::{RENEWED_AFTER, lasts};
+use super::statement::statement;
 use crate::sabotage::on;
 use sqlx::PgConnection;
 use std::sync::Arc;
@@ -89,14 +90,7 @@ impl Holding {
 
     /// Whether other runs may give groups to this one.
     pub(super) async fn may_be_given(&self, database: &Connections, check: &str, takes: bool) -> Result<(), Failed> {
-        let run = self.run().to_owned();
-        let say: Work<()> = Arc::new(move |connection| {
-            let run = run.clone();
-            Box::pin(async move {
-                let say = "update askd.runs set takes = $2 where run = $1::uuid";
-                query(say).bind(run).bind(takes).execute(connection).await.map(drop)
-            })
-        });
-        database.transact(Durable::No, check, say).await
+        let say = statement("update askd.runs set takes = $2 where run = $1::uuid");
+        database.transact(Durable::No, check, say.bind(self.run().to_owned()).bind(takes).execute()).await
     }
 }

@@ -1,11 +1,10 @@
 //! Reads all rows of asks: those that are under way, and those of which nothing changes any more.
 
 use super::asks::Row;
-use super::database::{Work, query};
+use super::statement::statement;
 use super::{InPostgres, NO_ID, failed};
 use crate::host::store::StoreError;
 use sqlx::Row as _;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
@@ -47,15 +46,8 @@ impl InPostgres {
         for part in PARTS {
             let mut after = NO_ID.to_owned();
             loop {
-                let (id, since) = (after.clone(), since.clone());
-                let some: Work<Vec<Row>> = Arc::new(move |connection| {
-                    let (id, since) = (id.clone(), since.clone());
-                    Box::pin(async move {
-                        let rows = query(part).bind(id).bind(SOME).bind(since).fetch_all(connection).await?;
-                        rows.iter().map(Row::of).collect()
-                    })
-                });
-                let some = self.shared.read_long(some).map_err(failed("cannot read the stored asks"));
+                let some = statement(part).bind(after.clone()).bind(SOME).bind(since.clone());
+                let some = self.shared.read_long(some.rows(Row::of)).map_err(failed("cannot read the stored asks"));
                 match some.as_deref().map(<[Row]>::last) {
                     Ok(None) => break,
                     Ok(Some(last)) => after.clone_from(&last.id),
@@ -78,21 +70,15 @@ impl InPostgres {
 
     /// How many rows of each group a scan reads.
     pub(super) fn count(&self) -> Result<Vec<(String, i64)>, StoreError> {
-        let since = self.unknown_since();
-        let count: Work<Vec<(String, i64)>> = Arc::new(move |connection| {
-            let since = since.clone();
-            Box::pin(async move {
-                let count = "select group_name, count(*) from (
-                                 select group_name from askd.asks union all select group_name from askd.settled
-                                     where changed >= $1::text::xid8
-                                         and ($1 = '0' or changed < pg_snapshot_xmax(pg_current_snapshot()))
-                                         and not exists (select from askd.gone
-                                         where gone.id = settled.id and gone.forget_at is not null)
-                             ) as kept group by group_name";
-                let rows = query(count).bind(since).fetch_all(connection).await?;
-                rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
-            })
-        });
+        let count = statement(
+            "select group_name, count(*) from (
+                 select group_name from askd.asks union all select group_name from askd.settled
+                     where changed >= $1::text::xid8
+                         and ($1 = '0' or changed < pg_snapshot_xmax(pg_current_snapshot()))
+                         and not exists (select from askd.gone where gone.id = settled.id and gone.forget_at is not null)
+             ) as kept group by group_name",
+        );
+        let count = count.bind(self.unknown_since()).rows(|row| Ok((row.try_get(0)?, row.try_get(1)?)));
         self.shared.read_long(count).map_err(failed("cannot read the stored asks"))
     }
 }

@@ -1,12 +1,12 @@
 //! The server's clock can be set back, by hand or by a failover to a server whose clock is behind. What was written before is then ahead of
 //! it, and whoever has died since would count as live for as long as the clock was set back by.
 
-use super::database::{Connections, Durable, Failed, Work, query};
+use super::database::{Connections, Durable, Failed, query};
 use super::lease::lasts;
+use super::statement::statement;
 use crate::clock::Moment;
 use askd_core::Time;
 use sqlx::PgConnection;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// No clock runs that much slower between two readings.
@@ -54,10 +54,7 @@ pub(super) async fn shorten(connection: &mut PgConnection) -> Result<(), sqlx::E
 
 /// Platforms would be called no sooner than before. How long one wants a pause, it says again.
 pub(super) async fn forget_rates(database: &Connections) -> Result<(), Failed> {
-    let forget: Work<()> = Arc::new(|connection| {
-        Box::pin(async move { query("delete from askd.rates").execute(connection).await.map(drop) })
-    });
-    database.transact(Durable::No, "", forget).await
+    database.transact(Durable::No, "", statement("delete from askd.rates").execute()).await
 }
 
 #[cfg(test)]

@@ -15,8 +15,9 @@
 //! afterwards.
 
 use super::asks::Row;
-use super::database::{Connections, Durable, Failed, Work, query, scalar};
+use super::database::{Connections, Durable, Failed, Work, query};
 use super::news;
+use super::statement::statement;
 use askd_core::{Effect, Time};
 use sqlx::Row as _;
 use std::collections::HashMap;
@@ -95,25 +96,19 @@ impl Settling {
     }
 
     async fn make_weeks(&self) -> Result<(), Failed> {
-        let make: Work<()> = Arc::new(|connection| {
-            Box::pin(async move { query("select askd.make_weeks($1)").bind(AHEAD).execute(connection).await.map(drop) })
-        });
-        self.database.transact(Durable::No, BRIEFLY, make).await
+        let make = statement("select askd.make_weeks($1)").bind(AHEAD);
+        self.database.transact(Durable::No, BRIEFLY, make.execute()).await
     }
 
     async fn drop_weeks(&self) -> Result<(), Failed> {
         loop {
-            let past: Work<Option<String>> = Arc::new(|connection| {
-                Box::pin(async move { scalar("select askd.drop_week()").fetch_optional(connection).await })
-            });
+            let past = statement("select askd.drop_week()").optional::<String>();
             let past = self.database.transact_within(LONG, Durable::No, LONG_BRIEFLY, past).await?;
             let Some(past) = past else { break };
             tracing::info!("dropped the table askd.{past}: all its questions were forgotten");
         }
         loop {
-            let marks: Work<i64> = Arc::new(|connection| {
-                Box::pin(async move { scalar("select askd.drop_marks($1)").bind(MARKS).fetch_one(connection).await })
-            });
+            let marks = statement("select askd.drop_marks($1)").bind(MARKS).one::<i64>();
             if self.database.transact(Durable::No, "", marks).await? == 0 {
                 return Ok(());
             }
@@ -122,10 +117,7 @@ impl Settling {
     }
 
     async fn may_settle(&self) -> Result<bool, Failed> {
-        let may: Work<bool> = Arc::new(|connection| {
-            Box::pin(async move { scalar("select askd.may_settle()").fetch_one(connection).await })
-        });
-        self.database.transact(Durable::Yes, &self.check, may).await
+        self.database.transact(Durable::Yes, &self.check, statement("select askd.may_settle()").one()).await
     }
 
     /// Moves what was changed by no transaction from this one on.
@@ -171,15 +163,11 @@ impl Settling {
 
     /// Moves those of these asks of which nothing can change any more. Returns the others.
     async fn move_some(&self, ids: Vec<String>) -> Result<Versions, Failed> {
-        let read: Work<Vec<Row>> = Arc::new(move |connection| {
-            let ids = ids.clone();
-            Box::pin(async move {
-                let rows = "select id::text, group_name, settled, revision, operations[1]::text, record::text
-                            from askd.asks where id = any($1::uuid[])";
-                query(rows).bind(ids).fetch_all(connection).await?.iter().map(Row::of).collect()
-            })
-        });
-        let rows = self.database.read(false, read).await?;
+        let read = statement(
+            "select id::text, group_name, settled, revision, operations[1]::text, record::text
+             from askd.asks where id = any($1::uuid[])",
+        );
+        let rows = self.database.read(false, read.bind(ids).rows(Row::of)).await?;
         let (mut unfit, mut ids, mut operations, mut times) = (Versions::new(), vec![], vec![], vec![]);
         for row in rows {
             match forgotten_at(&row) {
@@ -194,15 +182,9 @@ impl Settling {
         if ids.is_empty() {
             return Ok(unfit);
         }
-        let settle: Work<()> = Arc::new(move |connection| {
-            let (ids, operations, times) = (ids.clone(), operations.clone(), times.clone());
-            Box::pin(async move {
-                let settle = "select askd.settle($1::uuid[], $2::uuid[], $3)";
-                query(settle).bind(ids).bind(operations).bind(times).execute(connection).await.map(drop)
-            })
-        });
+        let settle = statement("select askd.settle($1::uuid[], $2::uuid[], $3)").bind(ids).bind(operations).bind(times);
         // A crash of the server undoes the move as a whole.
-        self.database.transact(Durable::No, &self.check, settle).await?;
+        self.database.transact(Durable::No, &self.check, settle.execute()).await?;
         Ok(unfit)
     }
 }

@@ -6,6 +6,7 @@ use super::database::{Durable, Failed, Work, query, scalar};
 use super::lease::LEASE;
 use super::news::Mark;
 use super::saving::Attempt;
+use super::statement::statement;
 use super::{Cache, InPostgres, failed};
 use crate::host::store::{
     Along, Basis, LeftTo, News, Owed, Reached, Save, Sharing, Store as _, StoreError, Wait, Webhook,
@@ -25,15 +26,8 @@ type OwedRow = (i64, String, String, Option<String>);
 
 impl InPostgres {
     /// Changes something by a statement with these numbers.
-    fn drop_numbers(&self, statement: &'static str, numbers: &[i64]) -> Result<(), Failed> {
-        let numbers = numbers.to_vec();
-        self.shared.change(
-            Durable::No,
-            Arc::new(move |connection| {
-                let numbers = numbers.clone();
-                Box::pin(async move { query(statement).bind(numbers).execute(connection).await.map(drop) })
-            }),
-        )
+    fn drop_numbers(&self, text: &'static str, numbers: &[i64]) -> Result<(), Failed> {
+        self.shared.change(Durable::No, statement(text).bind(numbers.to_vec()).execute())
     }
 }
 
@@ -164,51 +158,32 @@ impl Sharing for InPostgres {
     }
 
     fn keep_webhook(&self, channel: &str, body: &[u8]) -> Result<(), StoreError> {
-        let (channel, body) = (channel.to_owned(), body.to_vec());
-        let kept = self.shared.change(
-            Durable::Yes,
-            Arc::new(move |connection| {
-                let (channel, body) = (channel.clone(), body.clone());
-                Box::pin(async move {
-                    let keep = "insert into askd.webhooks (channel, body) values ($1, $2)";
-                    query(keep).bind(channel).bind(body).execute(connection).await.map(drop)
-                })
-            }),
-        );
+        let keep = statement("insert into askd.webhooks (channel, body) values ($1, $2)");
+        let kept = self.shared.change(Durable::Yes, keep.bind(channel.to_owned()).bind(body.to_vec()).execute());
         kept.map(|()| self.hints.tell()).map_err(failed("cannot keep a webhook"))
     }
 
     fn webhooks(&self, channel: &str, after: i64) -> Result<Vec<Webhook>, StoreError> {
-        let channel = channel.to_owned();
-        let rows: Work<Vec<Webhook>> = Arc::new(move |connection| {
-            let channel = channel.clone();
-            Box::pin(async move {
-                let rows = "select number, body from askd.webhooks where channel = $1 and number > $2
-                            order by number limit 50";
-                let rows = query(rows).bind(channel).bind(after).fetch_all(connection).await?;
-                rows.iter().map(|row| Ok(Webhook { number: row.try_get(0)?, body: row.try_get(1)? })).collect()
-            })
-        });
+        let rows = statement(
+            "select number, body from askd.webhooks where channel = $1 and number > $2 order by number limit 50",
+        );
+        let rows = rows.bind(channel.to_owned()).bind(after);
+        let rows = rows.rows(|row| Ok(Webhook { number: row.try_get(0)?, body: row.try_get(1)? }));
         self.shared.read(rows).map_err(failed("cannot read the webhooks that other daemons have kept"))
     }
 
     fn has_unread(&self) -> Result<bool, StoreError> {
-        let unread: Work<bool> = Arc::new(|connection| {
-            Box::pin(async move { scalar("select exists (select from askd.webhooks)").fetch_one(connection).await })
-        });
-        self.shared.read(unread).map_err(failed("cannot read the webhooks that other daemons have kept"))
+        self.shared
+            .read(statement("select exists (select from askd.webhooks)").one())
+            .map_err(failed("cannot read the webhooks that other daemons have kept"))
     }
 
     fn clear(&self) -> Result<(), StoreError> {
-        let nothing: Work<()> = Arc::new(|connection| {
-            Box::pin(async move {
-                let all =
-                    "truncate askd.asks, askd.settled, askd.gone, askd.allowed, askd.counts, askd.pins, askd.owed,
-                               askd.webhooks, askd.waits, askd.holds, askd.held, askd.calls, askd.ended";
-                query(all).execute(connection).await.map(drop)
-            })
-        });
-        self.shared.change(Durable::Yes, nothing).map_err(failed("cannot empty the tables"))?;
+        let all = statement(
+            "truncate askd.asks, askd.settled, askd.gone, askd.allowed, askd.counts, askd.pins, askd.owed,
+                 askd.webhooks, askd.waits, askd.holds, askd.held, askd.calls, askd.ended",
+        );
+        self.shared.change(Durable::Yes, all.execute()).map_err(failed("cannot empty the tables"))?;
         *self.cache.lock() = Cache::default();
         self.unflushed.lock().clear();
         self.given.lock().clear();
@@ -249,28 +224,18 @@ impl Sharing for InPostgres {
     }
 
     fn waits_for(&self, group: &Group, request_id: &RequestId) -> Result<bool, StoreError> {
-        let (group, request_id, run) = (group.to_string(), request_id.to_string(), self.shared.run.clone());
-        let waits = self.shared.read(Arc::new(move |connection| {
-            let (group, request_id, run) = (group.clone(), request_id.clone(), run.clone());
-            Box::pin(async move {
-                let waits = "select exists (select from askd.waits
-                                 where group_name = $1 and request_id = $2 and until > now() and run <> $3::uuid)";
-                scalar::<bool>(waits).bind(group).bind(request_id).bind(run).fetch_one(connection).await
-            })
-        }));
-        waits.map_err(failed("cannot read which calls wait"))
+        let waits = statement(
+            "select exists (select from askd.waits
+                 where group_name = $1 and request_id = $2 and until > now() and run <> $3::uuid)",
+        );
+        let waits = waits.bind(group.to_string()).bind(request_id.to_string()).bind(self.shared.run.clone());
+        self.shared.read(waits.one()).map_err(failed("cannot read which calls wait"))
     }
 
     fn hold(&self, what: &str, time: Duration) -> Result<bool, StoreError> {
-        let (what, run) = (what.to_owned(), self.shared.run.clone());
-        let held: Work<Option<f64>> = Arc::new(move |connection| {
-            let (what, run) = (what.clone(), run.clone());
-            Box::pin(async move {
-                let hold = scalar("select askd.take_hold($1, $2, $3, $2::uuid, $4)").bind(what).bind(run);
-                hold.bind(time.as_secs_f64()).bind(LEASE.as_secs_f64()).fetch_one(connection).await
-            })
-        });
-        let held = self.shared.change(Durable::No, held);
+        let take = statement("select askd.take_hold($1, $2, $3, $2::uuid, $4)").bind(what.to_owned());
+        let take = take.bind(self.shared.run.clone()).bind(time.as_secs_f64()).bind(LEASE.as_secs_f64());
+        let held = self.shared.change(Durable::No, take.one::<Option<f64>>());
         held.map(|anothers| anothers.is_none()).map_err(failed("cannot hold something for this daemon"))
     }
 
@@ -302,20 +267,13 @@ impl Sharing for InPostgres {
     }
 
     fn release(&self, what: &str, taker: Option<&str>) -> Result<(), StoreError> {
-        let (what, taker) = (what.to_owned(), taker.unwrap_or(&self.shared.run).to_owned());
-        let released = self.shared.change(
-            Durable::No,
-            Arc::new(move |connection| {
-                let (what, taker) = (what.clone(), taker.clone());
-                Box::pin(async move {
-                    // Unless another call of the same taker was sent the same outcome.
-                    let release = "delete from askd.holds where what = $1 and taker = $2 and not exists (
-                                       select from askd.calls as calls where calls.taker = $2
-                                           and what = 'outcome ' || group_name || ' ' || request_id)";
-                    query(release).bind(what).bind(taker).execute(connection).await.map(drop)
-                })
-            }),
+        // Unless another call of the same taker was sent the same outcome.
+        let release = statement(
+            "delete from askd.holds where what = $1 and taker = $2 and not exists (
+                 select from askd.calls as calls where calls.taker = $2
+                     and what = 'outcome ' || group_name || ' ' || request_id)",
         );
-        released.map_err(failed("cannot let go of what was held for a taker"))
+        let release = release.bind(what.to_owned()).bind(taker.unwrap_or(&self.shared.run).to_owned());
+        self.shared.change(Durable::No, release.execute()).map_err(failed("cannot let go of what was held for a taker"))
     }
 }

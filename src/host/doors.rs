@@ -19,6 +19,13 @@ pub(super) const AGENTS: &str = "agents.listen";
 /// How long askd waits before it tries an address again.
 const AGAIN: Duration = Duration::from_secs(5);
 
+/// Each socket that systemd has passed is one of those on which the daemon listens.
+pub(super) fn all_are_used(passed: &[std::net::TcpListener]) -> io::Result<()> {
+    let Some(other) = passed.first() else { return Ok(()) };
+    let why = "has the port of none of http.listen, http.webhook_listen and agents.listen; make ListenStream the same";
+    Err(io::Error::other(format!("{} {why}", other.local_addr()?)))
+}
+
 /// Where agents ask over HTTP: an address of its own, so that it can be published without the inbox.
 pub(super) struct Door {
     http: Http,

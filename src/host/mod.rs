@@ -43,18 +43,15 @@ use crate::clock::Clock;
 use agents::Agents;
 use askd_core::ChannelName;
 use audit::Audit;
-use axum::Router;
-use axum::http::StatusCode;
-use axum::routing::any;
 use broker::Broker;
 use channel::signed::Webhooks;
 pub use channel::slack::Visit as SlackVisit;
 use channel::web::{Inbox, KeptToken, Web};
 use channel::{Adapter, Open, slack, whatsapp};
 use ctx::Ctx;
-use doors::{AGENTS, Door, serve};
+use doors::{AGENTS, Door, all_are_used, serve};
 use folders::Folders;
-use futures_util::future::{join, join_all, try_join_all};
+use futures_util::future::{OptionFuture, join, join_all, try_join_all};
 use intake::Intake;
 pub use lead::Current;
 use lead::Next;
@@ -73,6 +70,7 @@ use std::time::Duration;
 use store::{InFiles, Opened, StoreError};
 pub use tls::Tls;
 use tokens::Tokens;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use warnings::Warnings;
@@ -168,6 +166,7 @@ impl Daemon {
     }
 
     /// The same where the records are. `current`: what the daemon was before.
+    #[expect(clippy::too_many_lines, reason = "it puts all parts together, in the order in which they need each other")]
     async fn open_at(place: Place, next: Next, ctx: Ctx, current: Option<Current>) -> Result<Self, DaemonError> {
         let Next { channels: all, sockets: mut passed, settings, clock, known: carried } = next;
         let state = settings.state_dir();
@@ -191,23 +190,13 @@ impl Daemon {
         let kept = copy.and_then(|copy| KeptToken::open(Arc::clone(&documents), copy));
         let kept = kept.map_err(DaemonError::io("the inbox token"))?;
         let token = settings.web.token.clone().unwrap_or_else(|| kept.now());
-        let webhooks = match settings.http.webhook_listen {
-            Some(listen) => Some(
-                http::bind(listen, "http.webhook_listen", &mut passed)
-                    .await
-                    .map_err(DaemonError::io("http.webhook_listen"))?,
-            ),
-            None => None,
-        };
+        let webhooks = settings.http.webhook_listen.map(|at| http::bind(at, "http.webhook_listen", &mut passed));
+        let webhooks = OptionFuture::from(webhooks).await.transpose();
+        let webhooks = webhooks.map_err(DaemonError::io("http.webhook_listen"))?;
         let tokens = Tokens::open(Arc::clone(&documents), ctx.clock().clone());
         let tokens = tokens.map_err(DaemonError::io("the tokens of agents"))?;
         let door = Door::open(&settings, &tokens, &mut passed).await.map_err(DaemonError::io(AGENTS))?;
-        if let Some(other) = passed.first() {
-            let why = "it has the port of none of http.listen, http.webhook_listen and agents.listen; make ListenStream the same";
-            let what =
-                format!("the socket {} that systemd passed", other.local_addr().map_err(DaemonError::io("http"))?);
-            return Err(DaemonError::io(what)(io::Error::other(why)));
-        }
+        all_are_used(&passed).map_err(DaemonError::io("a socket that systemd passed"))?;
         let next = line.map(|line| {
             Next::of(&all, (&listener, webhooks.as_ref(), door.listener.as_ref()), &settings, clock)
                 .map(|next| (line, next))
@@ -232,11 +221,7 @@ impl Daemon {
         let connect = |it: &Arc<dyn Adapter>| {
             if leads { it.connect(&broker, &signed) } else { it.connect_beside(&broker, &signed) }
         };
-        let called = adapters.iter().map(connect).fold(Router::new(), Router::merge);
-        // Nothing below the name of a channel is the inbox.
-        let called = all.iter().fold(called, |routes, (name, _)| {
-            routes.route(&format!("/{name}/{{*rest}}"), any(|| async { StatusCode::NOT_FOUND }))
-        });
+        let called = channel::routes(&all, adapters.iter().map(connect));
         let started = ctx.clock().now();
         ctx.spawn(tokens.clone().follow(broker.documents_changes()));
         ctx.spawn(kept.clone().follow(broker.documents_changes(), ctx.clock().clone()));
@@ -335,27 +320,7 @@ impl Daemon {
             ctx.spawn(channel::take_kept_webhooks(self.channels.clone(), broker.clone()));
         }
         broker.begin();
-        let (told, overtaken) = (ctx.clone(), self.overtaken.clone());
-        let (lead, won) = tokio::sync::oneshot::channel();
-        let served = broker.clone();
-        ctx.spawn(async move {
-            let leads = async {
-                match line {
-                    Some(line) => line.lead().await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                () = stop.cancelled() => {
-                    told.leave();
-                    // Until a proxy has noticed, what it still sends is taken.
-                    told.clock().timeout(served.settings().http.stop_delay, overtaken.cancelled()).await;
-                }
-                () = overtaken.cancelled() => {}
-                place = leads => drop(lead.send(place)),
-            }
-            told.begin_stop();
-        });
+        let won = begin_end(&ctx, &broker, (stop, self.overtaken.clone()), line);
         let reader = broker.clone();
         let reading = tokio::task::spawn_blocking(move || reader.read_all());
         let greet = join_all(self.channels.iter().map(|channel| channel.greet()));
@@ -397,4 +362,34 @@ impl Daemon {
         served.map_err(DaemonError::io("http"))?;
         Ok(Ended::Stopped)
     }
+}
+
+/// Begins the end when it is time: when told to, when another daemon has taken over, or when this one can lead. Then it says where.
+fn begin_end(
+    ctx: &Ctx,
+    broker: &Broker,
+    (stop, overtaken): (CancellationToken, CancellationToken),
+    line: Option<Line>,
+) -> oneshot::Receiver<Result<Place, StoreError>> {
+    let (told, served) = (ctx.clone(), broker.clone());
+    let (lead, won) = oneshot::channel();
+    ctx.spawn(async move {
+        let leads = async {
+            match line {
+                Some(line) => line.lead().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => {
+                told.leave();
+                // Until a proxy has noticed, what it still sends is taken.
+                told.clock().timeout(served.settings().http.stop_delay, overtaken.cancelled()).await;
+            }
+            () = overtaken.cancelled() => {}
+            place = leads => drop(lead.send(place)),
+        }
+        told.begin_stop();
+    });
+    won
 }

@@ -111,7 +111,7 @@ fn connections_wait_in_the_socket_of_systemd_while_the_daemon_restarts() {
     let (code, log) = Passed::start(folder.path(), &socket, other).end();
     assert_eq!(code, Some(1));
     let told = format!(
-        "askd: the socket {address} that systemd passed: it has the port of none of http.listen, http.webhook_listen and agents.listen; \
+        "askd: a socket that systemd passed: {address} has the port of none of http.listen, http.webhook_listen and agents.listen; \
          make ListenStream the same\n"
     );
     assert!(log.ends_with(&told), "{log}");

@@ -258,16 +258,21 @@ fn bursts(bench: &mut Bench, hosts: &mut Hosts, template: &Template, count: usiz
         bench.report.row(5, what, Unit::Count, None, bytes(bad as u64), Goal::AtMost(0.0));
     }
     if bench.wants(&[17]) {
-        #[expect(clippy::cast_precision_loss, reason = "a count of clicks")]
-        let (each, floor, grew) = (used / answered as f64, floor_used / answered as f64, grown / answered as f64);
-        let what = "processor time of an answered click and all that follows";
-        bench.report.row(17, what, Unit::Seconds, None, each, Goal::AtMost(0.6e-3));
-        bench.report.note(format!("the reference took {} per click", Unit::Seconds.show(floor)));
-        bench.report.note(format!("memory grew by {grew:.0} B for each answered click"));
+        work_of_a_click(bench, used, floor_used, grown, answered);
     }
     if bench.wants(&[6]) {
         many_connections(bench, hosts, template, count);
     }
+}
+
+/// Row 17.
+fn work_of_a_click(bench: &mut Bench, used: f64, floor_used: f64, grown: f64, answered: usize) {
+    #[expect(clippy::cast_precision_loss, reason = "a count of clicks")]
+    let (each, floor, grew) = (used / answered as f64, floor_used / answered as f64, grown / answered as f64);
+    let what = "processor time of an answered click and all that follows";
+    bench.report.row(17, what, Unit::Seconds, None, each, Goal::AtMost(0.6e-3));
+    bench.report.note(format!("the reference took {} per click", Unit::Seconds.show(floor)));
+    bench.report.note(format!("memory grew by {grew:.0} B for each answered click"));
 }
 
 /// The reference has to be near the floor itself, or its ratios say nothing.

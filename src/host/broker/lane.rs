@@ -190,9 +190,10 @@ impl Broker {
         }
     }
 
-    fn run(&self, id: AskId, Job { work, done, pause, word }: Job, errands: &mut Vec<Errand>) {
+    /// What came of some work once what is owed before it is done, and as often as other daemons change the same ask.
+    fn run_past_rivals(&self, id: AskId, work: &Work, errands: &mut Vec<Errand>) -> Applied {
         let (mut fresh, mut rivals) = (false, 0);
-        let applied = loop {
+        loop {
             let applied = match self.finish(id, errands) {
                 Ok(()) => catch_unwind(AssertUnwindSafe(|| self.run_work(id, work.clone(), fresh))),
                 Err(error) => Ok(Applied::NotStored(error)),
@@ -204,11 +205,15 @@ impl Broker {
                 }
                 Applied::Stale if rivals < RIVALS && !matches!(work, Work::Accept(_)) => match self.refresh(id) {
                     Ok(()) => (fresh, rivals) = (true, rivals + 1),
-                    Err(error) => break Applied::NotStored(error.to_string()),
+                    Err(error) => return Applied::NotStored(error.to_string()),
                 },
-                applied => break applied,
+                applied => return applied,
             }
-        };
+        }
+    }
+
+    fn run(&self, id: AskId, Job { work, done, pause, word }: Job, errands: &mut Vec<Errand>) {
+        let applied = self.run_past_rivals(id, &work, errands);
         drop(word);
         self.return_unused_slots(&work, &applied);
         let told = match applied {

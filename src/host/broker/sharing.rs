@@ -145,14 +145,7 @@ impl Broker {
             kept_up = paid.and(kept_up);
             next = now + (clock.monotonic().since(now) * TIMES).clamp(PAUSE, LOOK);
             self.settle_in();
-            // Beside the looks: the first time it may read very many outcomes.
-            if let Ok(alone) = Arc::clone(&telling).try_lock_owned() {
-                let broker = self.clone();
-                self.0.ctx.spawn(async move {
-                    broker.tell_of_silence().await;
-                    drop(alone);
-                });
-            }
+            self.tell_of_silence_beside(&telling);
             if told.is_none_or(|last: Moment| now.since(last) >= TELL) {
                 kept_up = kept_up.and(self.tell_waits().await);
                 told = Some(now);
@@ -169,6 +162,17 @@ impl Broker {
                 }
                 Err(_) => {}
             }
+        }
+    }
+
+    /// Beside the looks: the first time it may read very many outcomes.
+    fn tell_of_silence_beside(&self, telling: &Arc<tokio::sync::Mutex<()>>) {
+        if let Ok(alone) = Arc::clone(telling).try_lock_owned() {
+            let broker = self.clone();
+            self.0.ctx.spawn(async move {
+                broker.tell_of_silence().await;
+                drop(alone);
+            });
         }
     }
 

@@ -14,11 +14,12 @@ use crate::host::port::Channel;
 use crate::host::settings::Settings;
 use crate::host::standing::Standing;
 use crate::host::store::Documents;
-use askd_core::{Ask, AskId, Event, Refusal};
+use askd_core::{Ask, AskId, ChannelName, Event, Refusal};
 use async_trait::async_trait;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use axum::routing::any;
 use signed::Webhooks;
 use std::io;
 use std::sync::Arc;
@@ -32,6 +33,13 @@ const AWAY_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::fro
 
 /// Makes a channel from the settings; `None` if they do not set it up. Connects to nothing yet.
 pub type Open = fn(&Settings, &Arc<dyn Documents>, &Ctx) -> io::Result<Option<Arc<dyn Adapter>>>;
+
+/// What the platforms of these channels call. Nothing else below the name of a channel is the inbox.
+pub(super) fn routes(all: &[(ChannelName, Open)], connected: impl Iterator<Item = Router>) -> Router {
+    all.iter().fold(connected.fold(Router::new(), Router::merge), |routes, (name, _)| {
+        routes.route(&format!("/{name}/{{*rest}}"), any(|| async { StatusCode::NOT_FOUND }))
+    })
+}
 
 /// A channel with what comes in from it.
 #[async_trait]

@@ -232,26 +232,8 @@ impl GroupScanner {
         }
         let (bytes, stamp) = match tasks.read(name, MAX_REQUEST_BYTES) {
             Ok(read) => read,
-            Err(ReadError::Gone) => return Ok(()),
-            // The reason why it cannot be read may pass (no file handles, a mount that is away): try again.
-            Err(ReadError::Io(error)) => {
-                let what = "a file in tasks/ cannot be read; trying again";
-                if self.warnings.is_first(Some(&self.group), what) {
-                    tracing::warn!(group = %self.group, file = name, why = %error, "{what}");
-                }
-                survey.unread = true;
-                if error.kind() == io::ErrorKind::PermissionDenied {
-                    survey.unreadable = Some(self.folders.cannot_read(&self.group, name, &error));
-                }
-                return Ok(());
-            }
             Err(error) => {
-                known.remember(name, &stamp, Verdict::NotOurs, now);
-                let why = match &error {
-                    ReadError::TooLarge { .. } => "it is too large".to_owned(),
-                    other => other.to_string(),
-                };
-                self.say_left(name, crowded, &format!("a file in tasks/ was left alone: {why}"), Some(&error));
+                self.leave_unread(name, &stamp, survey, &error);
                 return Ok(());
             }
         };
@@ -275,6 +257,32 @@ impl GroupScanner {
             }
         }
         Ok(())
+    }
+
+    /// Handles a file that cannot be read.
+    fn leave_unread(&self, name: &str, stamp: &Stamp, survey: &mut Survey, error: &ReadError) {
+        match error {
+            ReadError::Gone => {}
+            // The reason may pass (no file handles, a mount that is away): try again.
+            ReadError::Io(error) => {
+                let what = "a file in tasks/ cannot be read; trying again";
+                if self.warnings.is_first(Some(&self.group), what) {
+                    tracing::warn!(group = %self.group, file = name, why = %error, "{what}");
+                }
+                survey.unread = true;
+                if error.kind() == io::ErrorKind::PermissionDenied {
+                    survey.unreadable = Some(self.folders.cannot_read(&self.group, name, error));
+                }
+            }
+            ReadError::TooLarge { .. } | ReadError::NotPlain(_) => {
+                survey.known.remember(name, stamp, Verdict::NotOurs, self.ctx.clock().monotonic());
+                let why = match error {
+                    ReadError::TooLarge { .. } => "it is too large".to_owned(),
+                    other => other.to_string(),
+                };
+                self.say_left(name, survey.crowded, &format!("a file in tasks/ was left alone: {why}"), Some(error));
+            }
+        }
     }
 
     /// Handles a file without a `type`: it may get one while it is being written.

@@ -195,15 +195,7 @@ impl Ask {
             Event::Interrupted => ask.interrupted(cx),
             Event::PowerLost => ask.power_lost(cx),
             Event::Crowded => ask.crowded(cx),
-            Event::Requested(relation) => match relation {
-                Relation::Joins(waiter) => ask.join(*waiter, cx),
-                Relation::JoinsBlocked(waiter) => ask.repeated(*waiter, cx),
-                Relation::JoinsSettled(waiter) => ask.join_settled(*waiter, cx),
-                Relation::Shares(waiter) => ask.share(*waiter, cx),
-                Relation::Reclaims(whose) => ask.reclaim(&whose, cx),
-                Relation::Replays(request_id, claim) => ask.replay(&request_id, claim, cx),
-                Relation::Supersedes => ask.supersede(),
-            },
+            Event::Requested(relation) => ask.requested(relation, cx),
             Event::Viewed => ask.view(cx),
             Event::Typing => ask.give_time(cx)?,
             Event::Replied { source, person, reply } => ask.replied(source, person, reply, cx)?,
@@ -213,21 +205,7 @@ impl Ask {
                 ask.settle(Outcome::Withdrawn { by: Some(person) }, cx);
                 true
             }
-            Event::Widget { route, event } => match event {
-                WidgetEvent::SlotGranted => ask.slot_granted(route, cx),
-                WidgetEvent::Posted { attempt, posted } => ask.posted(route, attempt, posted, cx),
-                WidgetEvent::Progress { attempt } => ask.progress(route, attempt, cx.now),
-                WidgetEvent::Looked(found) => ask.looked(route, found, cx),
-                WidgetEvent::Proof => ask.prove(route, cx),
-                WidgetEvent::Status { attempt, question, message, status, at } => {
-                    ask.status(route, attempt, (question, message), (status, at), cx)
-                }
-                WidgetEvent::Opened => ask.opened(route, cx),
-                WidgetEvent::Spotted(message) => ask.spotted(route, message, cx),
-                WidgetEvent::Gone(message) => ask.gone(route, &message, cx),
-                WidgetEvent::Reminded { sent } => ask.was_reminded(route, sent, cx),
-                WidgetEvent::Updated(face) => ask.updated(route, face, cx),
-            },
+            Event::Widget { route, event } => ask.step_widget(route, event, cx),
             Event::Delivery { to, event } => match to {
                 Taker::Waiter(request_id) => ask.step_response(&request_id, event, cx),
                 Taker::Briefing => ask.step_briefing(event, cx),
@@ -262,6 +240,36 @@ impl Ask {
 }
 
 impl AskState {
+    fn requested(&mut self, relation: Relation, cx: &mut Context) -> bool {
+        match relation {
+            Relation::Joins(waiter) => self.join(*waiter, cx),
+            Relation::JoinsBlocked(waiter) => self.repeated(*waiter, cx),
+            Relation::JoinsSettled(waiter) => self.join_settled(*waiter, cx),
+            Relation::Shares(waiter) => self.share(*waiter, cx),
+            Relation::Reclaims(whose) => self.reclaim(&whose, cx),
+            Relation::Replays(request_id, claim) => self.replay(&request_id, claim, cx),
+            Relation::Supersedes => self.supersede(),
+        }
+    }
+
+    fn step_widget(&mut self, route: usize, event: WidgetEvent, cx: &mut Context) -> bool {
+        match event {
+            WidgetEvent::SlotGranted => self.slot_granted(route, cx),
+            WidgetEvent::Posted { attempt, posted } => self.posted(route, attempt, posted, cx),
+            WidgetEvent::Progress { attempt } => self.progress(route, attempt, cx.now),
+            WidgetEvent::Looked(found) => self.looked(route, found, cx),
+            WidgetEvent::Proof => self.prove(route, cx),
+            WidgetEvent::Status { attempt, question, message, status, at } => {
+                self.status(route, attempt, (question, message), (status, at), cx)
+            }
+            WidgetEvent::Opened => self.opened(route, cx),
+            WidgetEvent::Spotted(message) => self.spotted(route, message, cx),
+            WidgetEvent::Gone(message) => self.gone(route, &message, cx),
+            WidgetEvent::Reminded { sent } => self.was_reminded(route, sent, cx),
+            WidgetEvent::Updated(face) => self.updated(route, face, cx),
+        }
+    }
+
     fn new(new: Accepted, now: Time) -> Self {
         Self {
             id: new.id,

@@ -193,24 +193,10 @@ async fn message(
 ) -> Response {
     // Nobody needs it any more.
     headers.remove(header::AUTHORIZATION);
-    let Envelope { method, id, params } = match serde_json::from_slice(&body) {
+    let Envelope { method, id, params } = match envelope(&body) {
         Ok(envelope) => envelope,
-        Err(_) if body.trim_ascii_start().starts_with(b"[") => {
-            let why = "a batch is not taken by URL: send each message by itself";
-            return refused(StatusCode::BAD_REQUEST, ErrorCode::INVALID_REQUEST, why);
-        }
-        Err(error) => {
-            let why = format!("not one message of JSON-RPC: {error}");
-            return refused(StatusCode::BAD_REQUEST, ErrorCode::PARSE_ERROR, why);
-        }
+        Err(refused) => return *refused,
     };
-    let is_object = |arguments: &RawValue| arguments.get().starts_with('{');
-    let is_fit =
-        params.name.as_ref().is_some_and(Value::is_string) && params.arguments.as_deref().is_none_or(is_object);
-    if method.as_deref() == Some("tools/call") && id.is_some() && !is_fit {
-        let error: ServerJsonRpcMessage = JsonRpcMessage::error(no_call(), id);
-        return Json(error).into_response();
-    }
     let mut said = match Said::of(&headers, &mcp.sessions) {
         Ok(said) => said,
         Err(refused) => return refused.into_response(),
@@ -234,14 +220,7 @@ async fn message(
         {
             return refused.into_response();
         }
-        let (agents, group) = (&mcp.agents, &caller.holder.group);
-        if agents.broker.leases().renew(group, session) {
-            let (of, group, session) = (mcp.clone(), group.clone(), session.clone());
-            let is_known = agents.broker.has_loaded(&group);
-            let adopting = async move { drop(of.adopt(&group, &session).await) };
-            // No message waits until the stored questions are read.
-            if is_known { adopting.await } else { agents.ctx.spawn(adopting) }
-        }
+        mcp.renew_lease(&caller.holder.group, session).await;
     }
     let mut request = Request::new(Body::from(body));
     (*request.method_mut(), *request.headers_mut()) = (Method::POST, headers);
@@ -271,6 +250,26 @@ async fn message(
             response
         }
     }
+}
+
+/// What a message says of itself, unless it is none that can be taken.
+fn envelope(body: &[u8]) -> Result<Envelope, Box<Response>> {
+    let refuse = |code, why: &str| Err(Box::new(refused(StatusCode::BAD_REQUEST, code, why)));
+    let Envelope { method, id, params } = match serde_json::from_slice(body) {
+        Ok(envelope) => envelope,
+        Err(_) if body.trim_ascii_start().starts_with(b"[") => {
+            return refuse(ErrorCode::INVALID_REQUEST, "a batch is not taken by URL: send each message by itself");
+        }
+        Err(error) => return refuse(ErrorCode::PARSE_ERROR, &format!("not one message of JSON-RPC: {error}")),
+    };
+    let is_object = |arguments: &RawValue| arguments.get().starts_with('{');
+    let is_fit =
+        params.name.as_ref().is_some_and(Value::is_string) && params.arguments.as_deref().is_none_or(is_object);
+    if method.as_deref() == Some("tools/call") && id.is_some() && !is_fit {
+        let error: ServerJsonRpcMessage = JsonRpcMessage::error(no_call(), id);
+        return Err(Box::new(Json(error).into_response()));
+    }
+    Ok(Envelope { method, id, params })
 }
 
 /// The client's run is over, and nobody waits for its questions any more; or only this client of a run that has several.
@@ -303,6 +302,18 @@ async fn end_session(mcp: &Mcp, caller: Caller, headers: &HeaderMap) -> Result<S
 }
 
 impl Mcp {
+    /// A session is heard of. If its lease had ended, it gets back what it waits for.
+    async fn renew_lease(&self, group: &Group, session: &str) {
+        let agents = &self.agents;
+        if agents.broker.leases().renew(group, session) {
+            let (of, group, session) = (self.clone(), group.clone(), session.to_owned());
+            let is_known = agents.broker.has_loaded(&group);
+            let adopting = async move { drop(of.adopt(&group, &session).await) };
+            // No message waits until the stored questions are read.
+            if is_known { adopting.await } else { agents.ctx.spawn(adopting) }
+        }
+    }
+
     /// rmcp's server, which keeps nothing between two messages. The address and the site were judged before.
     fn http(&self) -> StreamableHttpService<Self, NeverSessionManager> {
         let config = StreamableHttpServerConfig::default()

@@ -1,16 +1,11 @@
 //! Takes in what people do in Slack, whichever way it arrives: checks the team and the channel, lets the broker store
 //! it, and only then lets it be acknowledged. A person reads in private why something was refused.
 
-use super::client::CallError;
-use super::history::Parent;
-use super::payload::{Action, Message, MessageEvent, Payload};
-use super::{Slack, emoji, render, text};
+use super::payload::{Action, Message, Payload};
+use super::{Slack, render};
 use crate::host::broker::Broker;
 use crate::host::channel::{NotStored, apply, load_fitting};
-use askd_core::{
-    Ask, AskId, ChannelName, Event, Given, Heard, Kind, Names, Person, Refusal, Reply, Responders, Source, Via,
-    WidgetEvent, numbered, wording,
-};
+use askd_core::{Ask, AskId, ChannelName, Event, Person, Refusal, Responders, Source, Via, WidgetEvent, wording};
 use futures_util::future::OptionFuture;
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -34,17 +29,17 @@ pub(super) struct Inbound {
 }
 
 /// A person who did something, and where a private message reaches them.
-struct Actor {
-    person: Person,
-    team: Option<String>,
-    channel: String,
-    thread_ts: Option<String>,
+pub(super) struct Actor {
+    pub(super) person: Person,
+    pub(super) team: Option<String>,
+    pub(super) channel: String,
+    pub(super) thread_ts: Option<String>,
     /// The modal in which they did it.
-    modal: Option<Modal>,
+    pub(super) modal: Option<Modal>,
 }
 
 /// A modal that was sent, and what Slack is to show in it. It stays open then, with what was typed.
-struct Modal {
+pub(super) struct Modal {
     block_id: String,
     says: OnceLock<String>,
 }
@@ -138,140 +133,13 @@ impl Inbound {
     }
 
     /// The ask of a card in this chat. The leader may have shown it there just now.
-    async fn load(&self, id: AskId, chat: &str) -> Result<Option<Arc<Ask>>, NotStored> {
+    pub(super) async fn load(&self, id: AskId, chat: &str) -> Result<Option<Arc<Ask>>, NotStored> {
         load_fitting(&self.broker, id, |ask| route(ask, chat).is_some()).await
-    }
-
-    /// Takes a message in the thread of a card as the answer, if it is one.
-    async fn hear(&self, callback: Payload) -> Result<(), NotStored> {
-        let Payload { team_id, event_id, event, .. } = callback;
-        if let Some((channel, ts)) = event.deleted() {
-            return self.lose_card(team_id.as_ref(), channel, ts).await;
-        }
-        let (event, before) = event.unfold();
-        let is_edit = before.is_some();
-        // Slack reports a preview of a link as a change, too.
-        let is_changed = before.is_none_or(|before| event.text.as_ref() != Some(&before));
-        if !event.is_reply() || !is_changed || self.was_seen(event_id.as_deref()) {
-            return Ok(());
-        }
-        let (is_later, has_files) = (event.is_later(), event.has_files());
-        let MessageEvent {
-            ts,
-            user: Some(user),
-            user_team,
-            source_team,
-            team,
-            channel: Some(channel),
-            thread_ts: Some(thread_ts),
-            parent_user_id,
-            text: Some(typed),
-            blocks,
-            ..
-        } = event
-        else {
-            return Ok(());
-        };
-        // Slack sends it again if that takes too long.
-        self.broker.loaded().await;
-        let found = self.broker.find_anywhere(|broker| broker.by_message(&channel, &thread_ts));
-        let parent = match found.await.map_err(|_| NotStored)? {
-            Some(ask) => Some(Parent { ask, is_text: false, is_open: false }),
-            None => self.parent(&channel, &thread_ts, parent_user_id.as_ref()).await?,
-        };
-        let Some(parent) = parent else { return Ok(()) };
-        if !self.is_our_team(team_id.as_ref().or(team.as_ref())).await? {
-            return Ok(());
-        }
-        let person = Person { via: Via::Channel(ChannelName::SLACK), id: user, name: None };
-        let actor = Actor {
-            person,
-            team: user_team.or(source_team).or(team),
-            channel,
-            thread_ts: Some(thread_ts.clone()),
-            modal: None,
-        };
-        let Some(ask) = self.load(parent.ask, &actor.channel).await? else {
-            // Under a closed card people may go on talking.
-            if parent.is_open {
-                self.unknown_question(&actor, parent.ask);
-            }
-            self.remember(event_id.as_deref());
-            return Ok(());
-        };
-        let Some(route) = route(&ask, &actor.channel) else { return Ok(()) };
-        let is_responder = ask.widgets[route].route.responders.includes(&actor.person.id)
-            && !self.is_of_another_team(&ask, route, &actor).await;
-        let may_answer = (ask.outcome().is_none() || ask.is_late_open()) && is_responder;
-        if parent.is_text {
-            if may_answer {
-                self.tell(&actor, wording::SLACK_LAST_PART);
-            }
-            self.remember(event_id.as_deref());
-            return Ok(());
-        }
-        self.adopt_card(&ask, route, &thread_ts);
-        let message = format!("{}:{}", actor.channel, ts.unwrap_or_default());
-        let was_told = ask.was_told(&message);
-        let heard = Heard { message, at: None, names: Names::Message };
-        let named = text::typed(&typed);
-        let typed = emoji::spelt(&named, &blocks);
-        match understood(&ask, named.trim(), typed.trim(), heard) {
-            // Under a closed card, what neither was an answer nor looks like one is talk.
-            reply if is_edit => {
-                if may_answer || is_responder && (was_told || reply.is_some()) {
-                    self.tell(&actor, &wording::slack_edited(&ask));
-                }
-            }
-            Some(reply) if is_later => {
-                let event = Event::Replied { source: Source::Route(route), person: actor.person.clone(), reply };
-                if self.act(&ask, route, &actor, event, event_id.as_deref()).await? && has_files {
-                    self.tell(&actor, wording::SLACK_WORDS_TAKEN);
-                }
-            }
-            // A message older than the card is not about it.
-            Some(_) if may_answer => self.tell(&actor, wording::FROM_BEFORE),
-            // People may discuss the answer in the thread. Only those who may answer are told how.
-            None if may_answer => {
-                let question = if let [question] = &*ask.content.questions { Some(question) } else { None };
-                self.tell(&actor, &wording::thread_hint(question, typed.trim(), has_files));
-            }
-            Some(_) | None => {}
-        }
-        self.remember(event_id.as_deref());
-        Ok(())
-    }
-
-    /// Lets the card of an open question be shown again, if that is what was deleted.
-    async fn lose_card(&self, team: Option<&String>, channel: &str, ts: &str) -> Result<(), NotStored> {
-        // Slack sends it again if that takes too long.
-        self.broker.loaded().await;
-        let found = self.broker.find_anywhere(|broker| broker.by_message(channel, ts));
-        let Some(id) = found.await.map_err(|_| NotStored)? else { return Ok(()) };
-        if !self.is_our_team(team).await? {
-            return Ok(());
-        }
-        let ask = self.load(id, channel).await?;
-        if let Some(route) = ask.and_then(|ask| route(&ask, channel)) {
-            apply(&self.broker, id, WidgetEvent::Gone(ts.to_owned()).on(route)).await?;
-        }
-        Ok(())
-    }
-
-    /// Of a card that askd does not know yet, because the reply to its post was lost.
-    async fn parent(&self, channel: &str, ts: &str, by: Option<&String>) -> Result<Option<Parent>, NotStored> {
-        let true = self.slack.is_bots(&self.broker, channel, by).await? else { return Ok(None) };
-        match self.slack.parent(channel, ts).await {
-            Ok(parent) => Ok(parent),
-            Err(CallError::Refused { .. }) => Ok(None),
-            // Slack sends the reply again.
-            Err(_) => Err(NotStored),
-        }
     }
 
     /// Lets the broker settle or lift what this action is about; `false` if it refuses. When this returns, the result is on
     /// stable storage.
-    async fn act(
+    pub(super) async fn act(
         &self,
         ask: &Ask,
         route: usize,
@@ -302,7 +170,7 @@ impl Inbound {
     }
 
     /// Whether this is a guest of a shared channel: "anyone" means anyone of the team.
-    async fn is_of_another_team(&self, ask: &Ask, route: usize, actor: &Actor) -> bool {
+    pub(super) async fn is_of_another_team(&self, ask: &Ask, route: usize, actor: &Actor) -> bool {
         let anyone = ask.widgets[route].route.responders == Responders::Anyone;
         anyone && actor.team.is_some() && self.is_our_team(actor.team.as_ref()).await == Ok(false)
     }
@@ -328,14 +196,14 @@ impl Inbound {
     }
 
     /// Records a card that the ask does not know yet, so that it is closed too.
-    fn adopt_card(&self, ask: &Ask, route: usize, ts: &str) {
+    pub(super) fn adopt_card(&self, ask: &Ask, route: usize, ts: &str) {
         let known = ask.widgets.get(route).is_some_and(|widget| widget.question_of(ts).is_some());
         if !known && !ts.is_empty() {
             self.broker.apply_later(ask.id, WidgetEvent::Spotted(ts.to_owned()).on(route));
         }
     }
 
-    fn unknown_question(&self, actor: &Actor, ask: AskId) {
+    pub(super) fn unknown_question(&self, actor: &Actor, ask: AskId) {
         tracing::warn!(ask = %ask, "Answer for unknown question");
         self.tell(actor, wording::UNKNOWN_QUESTION);
     }
@@ -349,7 +217,7 @@ impl Inbound {
     }
 
     /// Tells a person something in private.
-    fn tell(&self, actor: &Actor, sentence: &str) {
+    pub(super) fn tell(&self, actor: &Actor, sentence: &str) {
         if let Some(modal) = &actor.modal {
             let _says_one_thing = modal.says.set(sentence.to_owned());
             return;
@@ -358,16 +226,16 @@ impl Inbound {
     }
 
     /// Whether the people of this team are listened to. Fails while Slack has not said which team the bot belongs to.
-    async fn is_our_team(&self, team: Option<&String>) -> Result<bool, NotStored> {
+    pub(super) async fn is_our_team(&self, team: Option<&String>) -> Result<bool, NotStored> {
         let Some(team) = team else { return Ok(false) };
         self.slack.is_our_team(team).await.ok_or(NotStored)
     }
 
-    fn was_seen(&self, key: Option<&str>) -> bool {
+    pub(super) fn was_seen(&self, key: Option<&str>) -> bool {
         key.is_some_and(|key| self.seen.lock().contains(key))
     }
 
-    fn remember(&self, key: Option<&str>) {
+    pub(super) fn remember(&self, key: Option<&str>) {
         if let Some(key) = key {
             self.seen.lock().put(key.to_owned(), ());
         }
@@ -375,27 +243,7 @@ impl Inbound {
 }
 
 /// The route on which this chat shows the ask.
-fn route(ask: &Ask, chat: &str) -> Option<usize> {
+pub(super) fn route(ask: &Ask, chat: &str) -> Option<usize> {
     let mut routes = ask.widgets.iter().map(|widget| &widget.route);
     routes.position(|route| route.channel == ChannelName::SLACK && route.chat == chat)
-}
-
-/// What a message in the thread answers. A question that stands alone is answered by an exact label or a number, and
-/// one without choices by any text. `named` is what was typed, with the names of emoji.
-fn understood(ask: &Ask, named: &str, typed: &str, heard: Heard) -> Option<Reply> {
-    let [question] = &*ask.content.questions else { return None };
-    let given = if question.kind == Kind::Text {
-        Given { picks: Vec::new(), text: Some(typed.to_owned()).filter(|text| !text.is_empty()) }
-    } else {
-        let label = question.choice(typed).or_else(|| question.choice(&emoji::toneless(typed)));
-        // An agent may write an emoji as its name, too.
-        let by_name = question.choice(named);
-        let number = numbered(typed.trim_end_matches('.'), question.choices.len());
-        // The label of one option may be the number of another.
-        let mut meanings = [label, by_name, number].into_iter().flatten();
-        let first = meanings.next();
-        let two_meanings = meanings.any(|meaning| Some(meaning) != first);
-        Given { picks: vec![first.filter(|_| !two_meanings)?], text: None }
-    };
-    (given.text.is_some() || !given.picks.is_empty()).then_some(Reply::Told { index: 0, given, heard })
 }

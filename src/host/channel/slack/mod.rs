@@ -13,6 +13,7 @@ mod render;
 mod seat;
 mod socket;
 mod text;
+mod threads;
 mod visit;
 mod webhooks;
 

@@ -11,25 +11,26 @@ use crate::host::channel::{NotStored, apply, load};
 use askd_core::{MessageStatus, Posted, Trouble, Undelivered, WidgetEvent, WidgetState};
 use std::time::Duration;
 
+/// What helps against a failure, and what the agent is told of it.
+fn undelivered(progress: &Progress) -> Option<(Undelivered, Trouble)> {
+    let Progress::Failed { code, title } = progress else { return None };
+    let (undelivered, why) = match verdict(*code, title, 1) {
+        Verdict::Barred(_, why) | Verdict::Never(_, why) => (Undelivered::ForGood, why),
+        Verdict::Retry(after, _) => (Undelivered::ForNow(after), title.clone()),
+        Verdict::WindowClosed => (Undelivered::WindowClosed, title.clone()),
+        Verdict::TemplateParameters => (Undelivered::ForGood, title.clone()),
+    };
+    tracing::warn!(code, why, "WhatsApp could not deliver a message that it had accepted");
+    Some((undelivered, trouble(*code)))
+}
+
 impl Whatsapp {
     /// Takes a status in. Statuses may come in any order and any number of times.
     pub(super) async fn status(&self, broker: &Broker, status: Status) -> Result<(), NotStored> {
         let contacts = &self.0.contacts;
         self.same_person(&status.ids);
         let window = matches!(status.progress, Progress::Failed { code: WINDOW_CLOSED, .. });
-        let failed = match &status.progress {
-            Progress::Failed { code, title } => {
-                let (undelivered, why) = match verdict(*code, title, 1) {
-                    Verdict::Barred(_, why) | Verdict::Never(_, why) => (Undelivered::ForGood, why),
-                    Verdict::Retry(after, _) => (Undelivered::ForNow(after), title.clone()),
-                    Verdict::WindowClosed => (Undelivered::WindowClosed, title.clone()),
-                    Verdict::TemplateParameters => (Undelivered::ForGood, title.clone()),
-                };
-                tracing::warn!(code, why, "WhatsApp could not deliver a message that it had accepted");
-                Some((undelivered, trouble(*code)))
-            }
-            Progress::Sent | Progress::Delivered => None,
-        };
+        let failed = undelivered(&status.progress);
         // A repeated status says nothing about the window as it is now.
         if let Some(person) = status.ids.any().filter(|_| window && !contacts.has_seen(&status.id)) {
             contacts.window_closed(person, status.at.unwrap_or_default() + Duration::from_millis(999));

@@ -264,7 +264,9 @@ impl Waiting {
         self.database.run(async move { begin(&connections, after_loss).await }).await.map(Ok)
     }
 
-    async fn open(&self) -> Result<Opened, StoreError> {
+    /// Begins with what the tables give to this run. Returns from where on what is changed is news, the server's era with what of it is
+    /// on stable storage, and which host serves which folder.
+    async fn begin_run(&self) -> Result<(Mark, (String, u64), Vec<PinRow>), StoreError> {
         let (connections, leads) = (self.database.connections().clone(), self.lease.is_some());
         let check = checks(self.lease.as_ref(), &self.node.holding);
         let (node, run) = (self.node.node.clone(), self.node.run.clone());
@@ -279,7 +281,7 @@ impl Waiting {
             })
         });
         let begun = self.database.run(async move { connections.transact(Durable::Yes, &check, work).await }).await;
-        let (since, (era, flushed), pins, mut held) =
+        let (since, synced, pins, mut held) =
             begun.map_err(|error| io_error("[postgres]")(io::Error::other(error.to_string())))?;
         if leads {
             let (holding, connections) = (self.node.holding.clone(), self.database.connections().clone());
@@ -289,6 +291,11 @@ impl Waiting {
         }
         self.node.holding.set(&held);
         drop(turn);
+        Ok((since, synced, pins))
+    }
+
+    async fn open(&self) -> Result<Opened, StoreError> {
+        let (since, (era, flushed), pins) = self.begin_run().await?;
         let shared = Arc::new(Shared {
             database: Arc::clone(&self.database),
             line: Arc::default(),

@@ -37,6 +37,20 @@ pub(super) struct Unflushed {
     pub(super) lost: bool,
 }
 
+impl Unflushed {
+    /// A save that is about to be written. `before`: what was not flushed of the same ask.
+    fn begun(attempt: &Attempt, along: &Carried, before: Option<&Self>) -> Self {
+        let steps = match (before, &attempt.write) {
+            (Some(before), _) => before.steps.clone(),
+            (None, Write::Over(version)) => Steps::after(Some(version.operation)),
+            (None, _) => Steps::default(),
+        };
+        let steps = steps.and(attempt.operation, along.clone());
+        let version = Version { revision: attempt.revision(), operation: attempt.operation, vouched: true };
+        Self { ask: Arc::clone(&attempt.ask), version, steps, ended: false, lost: false }
+    }
+}
+
 impl Attempt {
     pub(super) fn new(ask: &Arc<Ask>, write: Write, era: String, before: Option<&Arc<Ask>>) -> Self {
         let operation = Uuid::parse_str(&random::unique()).unwrap_or_default();
@@ -89,15 +103,7 @@ impl InPostgres {
         let before = self.unflushed.lock().get(&ask.id).cloned();
         if durable == Durable::No {
             // Before it is written: a flush that finds another era has to know of it.
-            let steps = match (&before, &attempt.write) {
-                (Some(before), _) => before.steps.clone(),
-                (None, Write::Over(version)) => Steps::after(Some(version.operation)),
-                (None, _) => Steps::default(),
-            };
-            let steps = steps.and(attempt.operation, along.clone());
-            let version = Version { revision: attempt.revision(), operation: attempt.operation, vouched: true };
-            let saved = Unflushed { ask: Arc::clone(&ask), version, steps, ended: false, lost: false };
-            self.unflushed.lock().insert(ask.id, saved);
+            self.unflushed.lock().insert(ask.id, Unflushed::begun(&attempt, &along, before.as_ref()));
         }
         let written = self.write_or_look(&attempt, &along, durable);
         if let Err(Failed::Unknown(_)) = &written {
@@ -106,25 +112,7 @@ impl InPostgres {
         let is_crashed = matches!(written, Err(Failed::Crashed));
         let written = written.map_err(failed(what()));
         self.last_save_failed.store(written.is_err() && !is_crashed, Ordering::Relaxed);
-        let mut unflushed = self.unflushed.lock();
-        let lost = unflushed.get(&ask.id).is_some_and(|saved| saved.lost);
-        match (&written, before) {
-            (Err(StoreError::Io { .. }), Some(before)) => {
-                unflushed.insert(ask.id, Unflushed { lost: lost || before.lost, ..before });
-            }
-            // It is stored again before anything else happens to the ask.
-            (Ok(None), Some(before)) if before.lost => drop(unflushed.insert(ask.id, before)),
-            // Another daemon has gone on, or all of it is on stable storage now.
-            (Err(StoreError::Io { .. }), None) | (Ok(None), _) => drop(unflushed.remove(&ask.id)),
-            (Ok(Some(_)), _) if durable == Durable::Yes => drop(unflushed.remove(&ask.id)),
-            (Ok(Some((revision, _))), _) => {
-                if let Some(saved) = unflushed.get_mut(&ask.id).filter(|saved| Arc::ptr_eq(&saved.ask, &ask)) {
-                    (saved.version.revision, saved.ended) = (*revision, true);
-                }
-            }
-            (Err(_), _) => {}
-        }
-        drop(unflushed);
+        self.note_unflushed(&ask, &written, before, durable);
         if is_crashed {
             self.flush_all().map_err(failed(what()))?;
         } else if let Some((revision, bytes)) = written? {
@@ -142,6 +130,34 @@ impl InPostgres {
         }
         self.forget_at_hand(ask.id);
         Ok(false)
+    }
+
+    /// Notes what of the ask is to be flushed after a write. `before`: what was.
+    fn note_unflushed(
+        &self,
+        ask: &Arc<Ask>,
+        written: &Result<Option<(i64, usize)>, StoreError>,
+        before: Option<Unflushed>,
+        durable: Durable,
+    ) {
+        let mut unflushed = self.unflushed.lock();
+        let lost = unflushed.get(&ask.id).is_some_and(|saved| saved.lost);
+        match (written, before) {
+            (Err(StoreError::Io { .. }), Some(before)) => {
+                unflushed.insert(ask.id, Unflushed { lost: lost || before.lost, ..before });
+            }
+            // It is stored again before anything else happens to the ask.
+            (Ok(None), Some(before)) if before.lost => drop(unflushed.insert(ask.id, before)),
+            // Another daemon has gone on, or all of it is on stable storage now.
+            (Err(StoreError::Io { .. }), None) | (Ok(None), _) => drop(unflushed.remove(&ask.id)),
+            (Ok(Some(_)), _) if durable == Durable::Yes => drop(unflushed.remove(&ask.id)),
+            (Ok(Some((revision, _))), _) => {
+                if let Some(saved) = unflushed.get_mut(&ask.id).filter(|saved| Arc::ptr_eq(&saved.ask, ask)) {
+                    (saved.version.revision, saved.ended) = (*revision, true);
+                }
+            }
+            (Err(_), _) => {}
+        }
     }
 
     /// Writes a row, and looks it up if the reply to the commit was lost.

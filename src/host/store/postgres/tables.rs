@@ -1,10 +1,10 @@
 //! Makes the tables, adds what later versions of askd need, and refuses a server that cannot be relied on.
 
-use super::database::{Connections, Durable, Failed, query, scalar};
+use super::database::{Connections, Durable, Failed, Work, query, scalar};
 use super::lease::LEASE;
 use super::opening::io_error;
 use crate::host::store::{BadRecord, StoreError, record};
-use sqlx::{Executor as _, Row as _};
+use sqlx::{Executor as _, PgConnection, Row as _};
 use std::io;
 use std::sync::Arc;
 
@@ -48,50 +48,47 @@ struct Found {
     old: Option<String>,
 }
 
+/// Makes the tables if they are missing, on a server that will do.
+async fn make(connection: &mut PgConnection) -> Result<Found, sqlx::Error> {
+    let server = "select current_setting('server_version_num')::integer, current_setting('fsync')";
+    let server = query(server).fetch_one(&mut *connection).await?;
+    let (version, fsync): (i32, String) = (server.try_get(0)?, server.try_get(1)?);
+    if version < OLDEST || fsync == "off" {
+        return Ok(Found { version, fsync, ..Found::default() });
+    }
+    let lock = "select pg_advisory_xact_lock($1)";
+    query(lock).bind(MAKING_TABLES).execute(&mut *connection).await?;
+    let made = "select to_regclass('askd.format') is not null";
+    if !scalar::<bool>(made).fetch_one(&mut *connection).await? {
+        connection.execute(SCHEMA).await?;
+    }
+    let tables: i32 = scalar("select tables from askd.format").fetch_one(&mut *connection).await?;
+    for (version, adds) in LATER.into_iter().filter(|(version, _)| *version > tables) {
+        connection.execute(adds).await?;
+        query("update askd.format set tables = $1").bind(version).execute(&mut *connection).await?;
+    }
+    let format = query("select needs, records from askd.format").fetch_one(&mut *connection).await?;
+    let (needs, records) = (format.try_get(0)?, format.try_get(1)?);
+    let old = if needs <= TABLES && records < READS {
+        let old = "select node from askd.nodes where reads < $1 and heard > now() - make_interval(secs => $2)";
+        let old = scalar(old).bind(READS).bind(LEASE.as_secs_f64());
+        let old: Option<String> = old.fetch_optional(&mut *connection).await?;
+        if old.is_none() {
+            query("update askd.format set records = $1").bind(READS).execute(&mut *connection).await?;
+        }
+        old
+    } else {
+        None
+    };
+    Ok(Found { version, fsync, needs, records, old })
+}
+
 /// Looks at the server, and makes the tables if they are missing.
 pub(super) async fn prepare(database: &Connections) -> Result<Result<(), StoreError>, Failed> {
     let refused = |what: String| Ok(Err(io_error("[postgres]")(io::Error::other(what))));
-    let prepared = database.transact(
-        Durable::Yes,
-        "",
-        Arc::new(|connection| {
-            Box::pin(async move {
-                let server = "select current_setting('server_version_num')::integer, current_setting('fsync')";
-                let server = query(server).fetch_one(&mut *connection).await?;
-                let (version, fsync): (i32, String) = (server.try_get(0)?, server.try_get(1)?);
-                if version < OLDEST || fsync == "off" {
-                    return Ok(Found { version, fsync, ..Found::default() });
-                }
-                let lock = "select pg_advisory_xact_lock($1)";
-                query(lock).bind(MAKING_TABLES).execute(&mut *connection).await?;
-                let made = "select to_regclass('askd.format') is not null";
-                if !scalar::<bool>(made).fetch_one(&mut *connection).await? {
-                    connection.execute(SCHEMA).await?;
-                }
-                let tables: i32 = scalar("select tables from askd.format").fetch_one(&mut *connection).await?;
-                for (version, adds) in LATER.into_iter().filter(|(version, _)| *version > tables) {
-                    connection.execute(adds).await?;
-                    query("update askd.format set tables = $1").bind(version).execute(&mut *connection).await?;
-                }
-                let format = query("select needs, records from askd.format").fetch_one(&mut *connection).await?;
-                let (needs, records) = (format.try_get(0)?, format.try_get(1)?);
-                let old = if needs <= TABLES && records < READS {
-                    let old =
-                        "select node from askd.nodes where reads < $1 and heard > now() - make_interval(secs => $2)";
-                    let old = scalar(old).bind(READS).bind(LEASE.as_secs_f64());
-                    let old: Option<String> = old.fetch_optional(&mut *connection).await?;
-                    if old.is_none() {
-                        query("update askd.format set records = $1").bind(READS).execute(connection).await?;
-                    }
-                    old
-                } else {
-                    None
-                };
-                Ok(Found { version, fsync, needs, records, old })
-            })
-        }),
-    );
-    let Found { version, fsync, needs, records, old } = prepared.await?;
+    let made: Work<Found> = Arc::new(|connection| Box::pin(make(connection)));
+    let found = database.transact(Durable::Yes, "", made).await?;
+    let Found { version, fsync, needs, records, old } = found;
     let newer = |what: &str, found: i32, known: u32| {
         let found = u32::try_from(found).unwrap_or_default();
         let source = BadRecord::Newer { found, known };

@@ -199,6 +199,30 @@ describe('answering', () => {
     assert.deepEqual((await daemon.response(chosen.request_id)).answers, { 'Which region, chosen?': 'us', 'Sure?': 'Yes' });
   });
 
+  test('what was typed is given back if somebody else was first while no page was open', async () => {
+    const ask = await daemon.asked({ questions: [{ question: 'Why?' }] });
+    await open();
+    await card(page, ask).getByRole('textbox').fill('a long considered answer');
+    await page.goto('about:blank');
+    await daemon.answerElsewhere(ask, { 'Why?': 'Because.' });
+    await page.goto(daemon.url);
+    await visible(card(page, ask).getByText('Answered by the operator in a terminal: Because.'));
+    assert.equal(await card(page, ask).getByLabel('What you had entered here:').inputValue(), 'a long considered answer');
+    await button(card(page, ask), 'Close').click();
+    await visible(done(page, ask));
+    await page.reload();
+    await visible(done(page, ask));
+    assert.equal(await card(page, ask).count(), 0);
+  });
+
+  test('the link to a question is copied', async () => {
+    const ask = await daemon.asked({ questions: [FRAMEWORK] });
+    await open({ permissions: ['clipboard-read', 'clipboard-write'] });
+    await card(page, ask).getByRole('link', { name: `Copy link to ${ask.short_id}` }).click();
+    await visible(card(page, ask).getByText('Copied'));
+    assert.equal(await page.evaluate(() => navigator.clipboard.readText()), `${daemon.url}/#ask-${ask.short_id}`);
+  });
+
   test('several questions: what is missing is pointed out, nothing is lost, the optional one may stay empty', async () => {
     const ask = await daemon.asked(SEVERAL);
     await open();

@@ -146,6 +146,22 @@ describe('many open questions', () => {
     assert.equal((await daemon.api('/api/v1/asks?state=open')).total, 1);
   });
 
+  test('a key answers nothing that is out of sight', async () => {
+    const asks = [];
+    for (const question of ['One?', 'Two?', 'Three?', 'Four?']) asks.push(await daemon.asked({ questions: [{ question, options: ['yes', 'no'] }] }));
+    await open({ viewport: { width: 1280, height: 400 } });
+    await visible(card(page, asks[3]));
+    const sent = posts('answer');
+    await card(page, asks[0]).evaluate((node) => node.focus());
+    await page.evaluate(() => window.scrollTo(0, document.body.scrollHeight));
+    await page.keyboard.press('2');
+    await visible(card(page, asks[0]).getByText('Nothing was sent: this question was out of sight.'));
+    assert.equal(sent.length, 0);
+    // It is in sight now.
+    await page.keyboard.press('2');
+    assert.deepEqual((await daemon.response(asks[0].request_id)).answers, { 'One?': 'no' });
+  });
+
   test('a key answers nothing that is not shown, and nothing but what has the focus', async () => {
     const asks = await eight();
     const urgent = asks.at(-1);
@@ -215,7 +231,7 @@ describe('what an agent wrote and a person types', () => {
     const one = card(page, ask);
     const text = await one.innerText();
     assert.ok(text.indexOf('Go on with canary?') < text.indexOf('The canary fails on two of 8 hosts:'), text);
-    assert.deepEqual(await one.locator('.context li').allInnerTexts(), ['db-1 times out', 'db-2 refuses the new certificate']);
+    assert.deepEqual(await one.locator('.context li').allInnerTexts(), ['db-1 times out', 'db-2 refuses the *new* certificate']);
     assert.deepEqual(await one.locator('.added, .removed').allInnerTexts(), ['-hosts = 8', '+hosts = 6']);
     assert.ok((await one.locator('.context').boundingBox()).height <= 8 * 24 + 1, 'folded at eight lines');
     await visible(button(one, /^Roll back/));

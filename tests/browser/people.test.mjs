@@ -105,6 +105,23 @@ describe('who reads the inbox', () => {
     }
   });
 
+  test('what stands behind the form to sign in is for nobody else', async () => {
+    const secret = await daemon.asked({ questions: [{ question: 'Whom do we let go?' }] }, 'secret');
+    const open_one = await daemon.asked({ questions: [QUESTION] });
+    await open({ url: `${daemon.url}/#token=${BOB}`, expected: [/401/] });
+    await card(page, secret).getByRole('textbox').fill('Carol');
+    await visible(card(page, open_one));
+    await daemon.reload(text(ANN, ['research']).replace(BOB, 'bob-has-another-token-now'));
+    await until('the form to sign in', () => page.getByLabel('Inbox token').isVisible());
+    assert.equal(await page.title(), 'askd');
+    await page.getByLabel('Inbox token').fill(ANN);
+    await button(page, 'Open').click();
+    await visible(card(page, open_one));
+    const shown = await page.content();
+    assert.ok(!shown.includes('let go') && !shown.includes('Carol'), 'it is another one’s');
+    assert.equal(await page.evaluate(() => Object.values(localStorage).filter((value) => value.includes('Carol')).length), 0);
+  });
+
   test('a token that was replaced costs no tab what was typed', async () => {
     const asks = [];
     for (const question of ['Why this?', 'Why that?']) asks.push(await daemon.asked({ questions: [{ question }] }));

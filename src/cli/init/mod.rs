@@ -234,13 +234,15 @@ fn first_question(
     asked: &Asked<'_>,
     whatsapp: bool,
 ) -> Result<(), Exit> {
+    let elsewhere = settings.slack.is_some() || settings.whatsapp.is_some();
     let question = Question {
         text: "askd is set up. Can you read this?",
         option: "Yes, I can",
         context: "This is the first question, asked by askd init.",
     };
     let before = |link: &str| {
-        say(&format!("A question is on its way to you. You can also answer it in the inbox:\n  {link}"))?;
+        let where_else = if elsewhere { " You can also answer it in the inbox:" } else { " Answer it in the inbox:" };
+        say(&format!("A question is on its way to you.{where_else}\n  {link}"))?;
         if whatsapp { whatsapp::wait_until_published(form, settings) } else { Ok(()) }
     };
     match asked.ask(settings.clone(), group, &question, before)? {

@@ -8,7 +8,7 @@ import { draftOf, keepDraft } from './drafts.js';
 import { buildForm } from './form.js';
 import { wording } from './notify.js';
 import { showNote } from './settled.js';
-import { ago, answersOf, at, byWhom, ending, exact, isLate, left, NOT_TAKEN, now, outcomeOf, place, until } from './words.js';
+import { ago, answersOf, at, byWhom, ending, exact, isLate, left, NOT_TAKEN, now, OUT_OF_SIGHT, outcomeOf, place, until } from './words.js';
 
 const time = () => el('time', {});
 
@@ -59,7 +59,7 @@ export function openCard(firstAsk, { settled, unreached }) {
     trouble,
   );
 
-  const form = buildForm(ask, (answers, again) => send(() => answerAsk(ask.id, answers), again));
+  const form = buildForm(ask, { send: (answers, again) => send(() => answerAsk(ask.id, answers), again), unfit: () => problem.replaceChildren() });
   const sending = el('p', { class: 'sending own', role: 'status' });
   const problem = el('div', { class: 'problem own', role: 'alert' });
   const dismissNow = () => send(() => dismissAsk(ask.id), { run: dismissNow, words: 'Dismiss', dismisses: true });
@@ -274,7 +274,9 @@ export function openCard(firstAsk, { settled, unreached }) {
     reconnected,
     clickNotTaken,
     isOpen: () => state !== 'closed',
-    choose: (number) => state === 'open' && form.choose(number),
+    choose(number) {
+      if (state === 'open' && form.choose(number) === false) sending.textContent = OUT_OF_SIGHT;
+    },
     other: () => state === 'open' && form.other(),
     dismiss: () => state === 'open' && foot.isConnected && askToDismiss(),
     isUnsent: () => state !== 'closed' && unsent !== null && !unsent.dismisses,
@@ -348,12 +350,25 @@ function copyButton(entered) {
   return el('button', { type: 'button', class: 'secondary', onclick: copy }, 'Copy');
 }
 
+async function copyLink(event) {
+  event.preventDefault();
+  const link = event.currentTarget;
+  link.removeAttribute('aria-label');
+  try {
+    await navigator.clipboard.writeText(link.href);
+    link.textContent = 'Copied';
+  } catch {
+    // Outside of HTTPS and the host itself there is no clipboard.
+    link.textContent = 'Copy it from the menu of this link';
+  }
+}
+
 // Ends the whole ask for the agent, so it takes a second, separate press.
 function dismissal(run, { id, short_id: code }) {
   const element = el('footer', { class: 'foot own' });
   const telling = 'The agent is told that you don’t want to answer.';
   const first = el('button', { type: 'button', class: 'quiet', title: `Dismiss: ${telling}`, onclick: ask }, 'Dismiss…');
-  const link = el('a', { href: `#ask-${code ?? id}`, class: 'quiet' }, 'Link');
+  const link = el('a', { href: `#ask-${code ?? id}`, class: 'quiet', 'aria-label': `Copy link to ${code ?? id}`, onclick: copyLink }, 'Copy link');
   const keep = el('button', { type: 'button', class: 'secondary', onclick: back }, 'Keep');
   const really = el('button', { type: 'button', class: 'danger', 'data-at-once': true, onclick: run }, 'Dismiss');
   const step = el(

@@ -25,6 +25,13 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
+// Whether a person sees the middle of a control, or of the row that it stands in.
+export function isInSight(control) {
+  const target = control.closest('label') ?? control;
+  const { left, top, width, height } = target.getBoundingClientRect();
+  return target.contains(document.elementFromPoint(left + width / 2, top + height / 2));
+}
+
 // What an agent or a person wrote. `dir=auto` and the isolation in the style sheet keep right-to-left marks in it from
 // reordering the words of askd around it.
 export const said = (tag, text, kind = '') => el(tag, { class: `said ${kind}`.trim(), dir: 'auto' }, text);

@@ -1,10 +1,14 @@
 // The fields of an ask: shows its questions, reads what was entered, points out what is missing. It deliberately sends
 // nothing and never rebuilds itself, so that what a person typed cannot be lost to an update.
 
-import { el, said, uniqueId } from './dom.js';
+import { el, isInSight, said, uniqueId } from './dom.js';
 import { background, inline } from './markdown.js';
 
 const OPTIONAL = 'optional – leave empty to skip';
+// Where "No answer" is one of the choices.
+const OPTIONAL_CHOICE = 'optional';
+
+const CHOICES = ['select', 'confirm'];
 
 // A text field that grows where the browser knows how. Enter is a newline, as in every other text of several lines.
 const textArea = (attributes) => el('textarea', { rows: 1, dir: 'auto', ...attributes });
@@ -16,7 +20,7 @@ function legend(question, index, total) {
     total > 1 ? el('span', { class: 'own counter' }, `Question ${index + 1} of ${total}`) : null,
     question.header ? said('span', question.header, 'header') : null,
     el('span', { class: 'said question', dir: 'auto' }, ...inline(question.question)),
-    question.required ? null : el('span', { class: 'own optional' }, OPTIONAL),
+    question.required ? null : el('span', { class: 'own optional' }, total > 1 && CHOICES.includes(question.type) ? OPTIONAL_CHOICE : OPTIONAL),
   );
 }
 
@@ -173,8 +177,8 @@ function checkField(question, index, total) {
 const FIELDS = { text: textField, select: radioField, confirm: radioField, 'multi-select': checkField };
 
 // `send(answers, retry)` gets complete answers keyed by question id; `retry` is what a button to try again should do and
-// say: `{ run, words }`.
-export function buildForm(ask, send) {
+// say: `{ run, words }`. `unfit()`: the form itself says what is missing, so what was said of the last try is over.
+export function buildForm(ask, { send, unfit }) {
   const { questions } = ask;
   const [first] = questions;
   const instant = questions.length === 1 && (first.type === 'select' || first.type === 'confirm');
@@ -185,6 +189,7 @@ export function buildForm(ask, send) {
     fields.forEach((field, index) => field.complain(faults[index]));
     const missing = faults.findIndex(Boolean);
     if (missing >= 0) {
+      unfit();
       fields[missing].focus();
       return;
     }
@@ -249,11 +254,16 @@ export function buildForm(ask, send) {
       });
     },
     // The option with this number, of the question with the focus or of the first one without an answer.
+    // Returns whether that was taken; `null`: there is no such option. What is out of sight is brought into it, and not chosen.
     choose(number) {
       const open = fields.filter(({ options }) => options?.length >= number);
       const field = open.find((one) => one.element.contains(document.activeElement)) ?? open.find((one) => one.read() === undefined) ?? open[0];
-      field?.options[number - 1].focus();
-      field?.options[number - 1].click();
+      if (!field) return null;
+      const option = field.options[number - 1];
+      const seen = isInSight(option);
+      option.focus();
+      if (seen) option.click();
+      return seen;
     },
     other: () => element.querySelector('textarea')?.focus(),
     // What a person has entered so far, as text to copy; empty if nothing.

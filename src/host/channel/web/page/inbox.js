@@ -1,11 +1,11 @@
 // The inbox page: signs in, keeps the two lists true to the daemon, and brings new questions forward. It deliberately
 // decides nothing about an ask: which answers fit, who was first and when time is up is the daemon's to say.
 
-import { findToken, forgetToken, listAsks, onForgottenElsewhere, onSignedInElsewhere, oneAsk, whoAmI, Problem, reportShown, tryRememberedToken, useToken } from './api.js';
+import { findToken, forgetToken, listAsks, onForgottenElsewhere, onSignedInElsewhere, oneAsk, ownName, whoAmI, Problem, reportShown, tryRememberedToken, useToken } from './api.js';
 import { blockedItem, isBlocked } from './blocked.js';
 import { openCard } from './card.js';
 import { byId, el } from './dom.js';
-import { forgetDrafts } from './drafts.js';
+import { draftOf, forgetDrafts } from './drafts.js';
 import { setUpHealth } from './health.js';
 import { setUpHistory } from './history.js';
 import { setUpKeys } from './keys.js';
@@ -102,6 +102,7 @@ function progress(ask) {
 function makeCard(ask) {
   const card = openCard(ask, { settled: whenSettled, unreached: whenUnreached });
   cards.set(ask.id, card);
+  if (!isOpen(ask) && !isLate(ask)) card.settledElsewhere(ask);
   return card;
 }
 
@@ -175,6 +176,11 @@ function take(ask) {
   untell(ask.id);
   const note = noteOf(ask);
   const newNote = note !== null && note !== noteOf(before ?? ask);
+  // It ended while no page was open, and what was typed was not sent.
+  if (!card && !loaded && !isBlocked(ask) && !isLate(ask) && draftOf(ask.id)) {
+    list.take(ask);
+    return false;
+  }
   if (!card && list.has(ask.id)) removeCard(ask.id);
   if (!card) {
     if (newNote) announce(`${ask.group}, ${ask.short_id}: ${note}`);
@@ -468,6 +474,7 @@ function openSignIn(problem) {
   listing = null;
   line('');
   for (const place of [...PLACES, 'places']) byId(place).hidden = true;
+  setTitle(0);
   history.close();
   health.forget();
   byId('settings').hidden = true;
@@ -481,7 +488,7 @@ function openSignIn(problem) {
 // Cards stay as they are behind the form: a new token must not cost anybody what they typed.
 function denied() {
   link.stop();
-  if (tryRememberedToken()) link.start();
+  if (tryRememberedToken()) connect();
   else openSignIn("That token isn't valid. Paste the current one.");
 }
 
@@ -489,8 +496,13 @@ async function forget(problem = '') {
   // Needs the token still; a browser that is signed out gets no notice.
   await unsubscribe();
   forgetToken();
-  forgetDrafts();
   link.stop();
+  forgetAsks();
+  openSignIn(problem);
+}
+
+function forgetAsks() {
+  forgetDrafts();
   listing = null;
   untellAll();
   for (const id of asks.keys()) removeCard(id);
@@ -498,12 +510,26 @@ async function forget(problem = '') {
   asks.clear();
   loaded = false;
   show();
-  openSignIn(problem);
 }
 
 function connect() {
   line('');
   lineTimer = setTimeout(() => line('Connecting to askd…', 'quiet-line'), SLOW_MS);
+  start(ownName());
+}
+
+// What stands behind the form is only for whom it was shown to: `before`.
+async function start(before) {
+  if (before !== null) {
+    try {
+      if ((await whoAmI()).name !== before) forgetAsks();
+    } catch ({ status }) {
+      if (status !== 401) {
+        setTimeout(() => start(before), REREAD_MS);
+        return;
+      }
+    }
+  }
   link.start();
 }
 

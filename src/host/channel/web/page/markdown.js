@@ -23,7 +23,7 @@ const CODE = /(?<ticks>`+)(?!`)(?<code>.+?)(?<!`)\k<ticks>(?!`)/.source;
 const BEFORE = /(?<![^\s([{"'“‘«¡¿—–])/.source;
 const BOLD = /\*\*(?=[\p{L}\p{N}\p{Sc}"'“‘«([`])(?<bold>[^*]*[^\s*])\*\*/u.source;
 const EMPHASIS = /(?<mark>[*_])(?=[\p{L}\p{N}])[^*_\n]*[^\s*_]\k<mark>/u.source;
-const AFTER = /(?=[)\]}"'”’».,;:!?…]*(?:[\s—–]|$))/.source;
+const AFTER = /(?=[)\]}"'”’».,;:!?…]*(?:[\s—–]|$)|[؟،؛。、，．：；！？」』）])/.source;
 const SPAN = new RegExp(`${CODE}|${BEFORE}(?:${BOLD}|${EMPHASIS})${AFTER}`, 'su');
 
 export function inline(text) {

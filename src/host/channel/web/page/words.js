@@ -13,6 +13,7 @@ export function setClock(dateHeader) {
 export const now = () => Date.now() + offset;
 
 // A click was swallowed, because it was most likely meant for what stood there before.
+export const OUT_OF_SIGHT = 'Nothing was sent: this question was out of sight. Press the key again if you meant it.';
 export const NOT_TAKEN = 'Nothing was sent: the page moved as you clicked. Click again if you meant this question.';
 
 const SECOND = 1000;

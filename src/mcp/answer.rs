@@ -120,6 +120,15 @@ fn written(report: &Report, question_id: Option<&str>) -> serde_json::Result<Cal
     Ok(result)
 }
 
+/// The result for a caller of whom nothing says which run of the agent it is: the same call of it would ask again.
+pub(crate) fn alone(mut result: CallToolResult) -> CallToolResult {
+    let pending = |structured: &Value| structured["stillPending"] == true;
+    if result.structured_content.as_ref().is_some_and(pending) {
+        result.content = vec![ContentBlock::text(wording::STILL_PENDING_ALONE)];
+    }
+    result
+}
+
 /// The result of a call that withdraws. Withdrawn is what the call wanted, so it is not an error.
 pub(crate) fn withdrawal(mut result: CallToolResult) -> CallToolResult {
     let status = result.structured_content.as_ref().and_then(|structured| structured["status"].as_str());

@@ -33,7 +33,7 @@ a missing fact, an approval. Put 1-4 related questions into one call instead of 
 What comes back (`status`):
 - answered: the answers, by question text. Go on with them.
 - pending (`stillPending: true`): nobody has answered yet and the question stays open. It is not an answer and not a \
-failure: repeat this exact call, or call ask_user_wait with `question_id`. Do not reword it, do not guess.
+failure: call ask_user_wait with `question_id`, or do as the result says. Do not reword it, do not guess.
 - timeout: nobody answered in time. That is never a yes. Do not ask again by yourself; do what is safe without an \
 answer, or stop, and decide whether to ask again when the user sends a new message.
 - cancelled: the person does not want to answer, or the question was withdrawn. Do not ask it again; do not do what \

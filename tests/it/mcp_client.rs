@@ -214,12 +214,22 @@ impl Told {
 
     /// An open question, in the words of the specification.
     pub(crate) fn assert_pending(&self) {
-        assert!(!self.is_error, "{self:?}");
-        assert_eq!(
-            self.text,
-            "⏳ Waiting for user confirmation... The question is still open. Retry this exact call, or call \
-             ask_user_wait with this question_id; if the user already answered, it returns at once."
+        self.assert_pending_says(
+            "Retry this exact call, or call ask_user_wait with this question_id; if the user already answered, it returns at once.",
         );
+    }
+
+    /// The same for a caller without a session, whose same call would ask again.
+    pub(crate) fn assert_pending_alone(&self) {
+        self.assert_pending_says(
+            "Call ask_user_wait with this question_id; if the user already answered, it returns at once. Do not repeat the ask_user call: \
+             without a session it would ask again.",
+        );
+    }
+
+    fn assert_pending_says(&self, how: &str) {
+        assert!(!self.is_error, "{self:?}");
+        assert_eq!(self.text, format!("⏳ Waiting for user confirmation... The question is still open. {how}"));
         assert_eq!(self.status(), "pending");
         assert_eq!(self.structured["stillPending"], true);
         for flag in ["answered", "cancelled", "timedOut", "shouldRetry", "renderConfirmed"] {

@@ -289,7 +289,7 @@ fn a_client_of_the_new_revision_needs_no_session_and_its_headers_are_held_agains
         assert_eq!(refused.problem()["error"]["code"], -32020, "{method} {name}");
     }
     assert!(remote.world.open().is_empty());
-    message("tools/call", "ask_user").told().assert_pending();
+    message("tools/call", "ask_user").told().assert_pending_alone();
 }
 
 /// A call that waits on without its model: each round repeats what the one before said, and nothing else goes on with it.
@@ -389,10 +389,18 @@ fn a_client_that_takes_tasks_asks_what_has_become_of_its_question() {
 pub(crate) fn nothing_is_joined_without_a_session(world: World) {
     let remote = Remote::of(world);
     let client = Client::modern(remote.agent("research"));
+    let mut pending = None;
     for id in 1..=2 {
-        client.call(id, "ask_user", &go(0)).assert_pending();
+        let told = client.call(id, "ask_user", &go(0));
+        told.assert_pending_alone();
+        pending = Some(told.question_id());
     }
     assert_eq!(remote.world.open().len(), 2);
+    // What the model is told to do instead.
+    let wait = json!({"question_id": pending, "waitMs": 0});
+    client.call(3, "ask_user_wait", &wait).assert_pending_alone();
+    let unknown = client.call(4, "ask_user_wait", &json!({"question_id": "mcp-none"}));
+    assert!(unknown.text.contains("no question of this token has this question_id any more"), "{unknown:?}");
 }
 
 #[test]

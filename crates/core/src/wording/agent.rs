@@ -25,9 +25,18 @@ pub const STILL_PENDING: &str = "⏳ Waiting for user confirmation... The questi
                                  or call ask_user_wait with this question_id; if the user already answered, it \
                                  returns at once.";
 
+/// The same where nothing says which run of the agent calls, so that the same call would ask again.
+pub const STILL_PENDING_ALONE: &str = "⏳ Waiting for user confirmation... The question is still open. Call ask_user_wait with \
+                                       this question_id; if the user already answered, it returns at once. Do not repeat \
+                                       the ask_user call: without a session it would ask again.";
+
 /// What a call is told that waits for a question that this process has not asked. *Exact.*
 pub const UNKNOWN_HERE: &str = "Unknown here: repeat the ask_user call with the same arguments; if it was answered it \
                                 returns at once.";
+
+/// The same where nothing says which run of the agent calls.
+pub const UNKNOWN_ALONE: &str = "Unknown here: no question of this token has this question_id any more. Use the question_id of a \
+                                 pending result; ask again only if the answer is still needed.";
 
 /// The same for a call that withdraws one.
 pub const UNKNOWN_NOT_WITHDRAWN: &str = "Unknown here: this process has not asked a question with this question_id, \

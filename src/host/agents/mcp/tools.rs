@@ -141,7 +141,8 @@ impl Mcp {
             pending if problem.is_for_now() && pending.result.status == "pending" => pending,
             _ => failed("undeliverable", problem.into_detail()),
         });
-        answer::result(&Report { response, note }, Some(&request_id))
+        let result = answer::result(&Report { response, note }, Some(&request_id));
+        if call.session.is_some() { result } else { answer::alone(result) }
     }
 
     async fn waited(
@@ -249,6 +250,7 @@ impl ServerHandler for Mcp {
             let wait = rounds.wait(own.map_or_else(|| self.settings.max_wait(client), Some));
             wait.map(|wait| wait.saturating_sub(self.clock().monotonic().since(begun)))
         };
+        let unknown_here = if call.session.is_some() { wording::UNKNOWN_HERE } else { wording::UNKNOWN_ALONE };
         let found = async |id: &str| self.agents.find(&call.caller, id.trim()).await.map(|(ask, id)| (ask.id, id));
         let unknown = |problem: Problem, why: &str| {
             if problem.is_unknown() {
@@ -261,7 +263,7 @@ impl ServerHandler for Mcp {
             Ok(mcp::Call::Ask(arguments)) => {
                 let AskArguments { request, key, wait, note, .. } = *arguments;
                 let asked = if let Some(id) = rounds.question() {
-                    found(id.as_str()).await.map_err(|problem| unknown(problem, wording::UNKNOWN_HERE))
+                    found(id.as_str()).await.map_err(|problem| unknown(problem, unknown_here))
                 } else {
                     let asked = self.asked(&call, request, key).await;
                     asked
@@ -274,7 +276,7 @@ impl ServerHandler for Mcp {
             }
             Ok(mcp::Call::Wait(WaitArguments { question_id, wait })) => match found(&question_id).await {
                 Ok(asked) => self.wait_for(&call, &context, asked, wait_of(wait), (None, answer::pending)).await,
-                Err(problem) => unknown(problem, wording::UNKNOWN_HERE),
+                Err(problem) => unknown(problem, unknown_here),
             },
             Ok(mcp::Call::Cancel(id)) => match found(&id).await {
                 Ok(asked) => {

@@ -170,6 +170,10 @@ impl Folder {
             let dir = Dir::open(&path.join(name)).and_then(|dir| Ok((dir.stamp()?, dir)));
             dir.map_err(|error| {
                 let mend = match error.kind() {
+                    // Somebody has made the folder, and no daemon has looked at it since.
+                    io::ErrorKind::NotFound if name == RESPONSES => {
+                        "askd makes it: start the daemon that serves this folder, or wait a moment and try again"
+                    }
                     io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
                         "It must be the folder of an askd group: mount it, or name it with --ipc or ASKD_IPC_DIR"
                     }

@@ -153,6 +153,9 @@ impl Look {
         if open && takes_a_number(ask) {
             lines.push(self.paint(DIM, &format!("Answer it:  askd answer {code} 1")));
         }
+        if ask["block"].is_object() && ask["block"]["allowed_again"].is_null() {
+            lines.push(self.paint(DIM, &format!("Allow it:   askd reset {code}")));
+        }
         lines.push(self.paint(DIM, &format!("Id:         {}", text(ask, "id"))));
         lines.join("\n")
     }

@@ -290,7 +290,10 @@ fn a_restart_keeps_the_count_the_block_and_what_was_allowed() {
     assert_eq!(agent.wait("r7")["error"], TOO_OFTEN);
     assert_eq!(world.one_block()["block"]["times"], 7, "the same card");
     let short = world.one_block()["short_id"].as_str().unwrap().to_owned();
+    let command = format!("Allow it:   askd reset {short}\n");
+    assert!(out(&world.run(&["show", &short])).contains(&command), "{}", out(&world.run(&["show", &short])));
     let reset = world.run(&["reset", &short]);
+    assert!(!out(&world.run(&["show", &short])).contains(&command));
     assert_eq!((out(&reset).as_str(), reset.status.code()), ("Unblocked. The agent can ask again.\n", Some(0)));
     world.kill();
     world.start();

@@ -569,6 +569,16 @@ fn a_folder_of_another_user_is_said_loudly_with_how_to_mend_it() {
     world.kill();
 }
 
+#[test]
+fn a_folder_that_no_daemon_has_served_yet_is_not_called_another_one() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("tasks")).unwrap();
+    let refused = askd().args(["ask", "Now?", "--ipc"]).arg(dir.path()).output().unwrap();
+    let told = "/responses: No such file or directory (os error 2). askd makes it: start the daemon that serves this folder, or wait a \
+                moment and try again";
+    assert_eq!((refused.status.code(), err(&refused).contains(told)), (Some(1), true), "{}", err(&refused));
+}
+
 /// Without them it would tell people who click that they are over, and keep no deadline.
 #[test]
 fn open_questions_that_another_user_keeps_from_it_are_named_and_it_does_not_start_without_them() {

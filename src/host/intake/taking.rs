@@ -167,10 +167,13 @@ impl GroupScanner {
     /// A folder may be taken from askd while it runs. The next look finds out whether it has it back.
     fn cannot_claim(&self, name: &str, error: &io::Error) {
         let what = "a request could not be claimed; trying again";
-        if self.warnings.is_first(Some(&self.group), what) {
+        let checked = self.folders.check(&self.group);
+        // Its writer may have taken it back.
+        let is_gone = error.kind() == io::ErrorKind::NotFound && checked.is_ok();
+        if !is_gone && self.warnings.is_first(Some(&self.group), what) {
             tracing::error!(group = %self.group, file = name, %error, "{what}");
         }
-        if let Err(trouble) = self.folders.check(&self.group) {
+        if let Err(trouble) = checked {
             self.say(&mut self.survey.lock(), Some(trouble));
         }
     }

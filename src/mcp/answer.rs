@@ -121,6 +121,7 @@ fn written(report: &Report, question_id: Option<&str>) -> serde_json::Result<Cal
 }
 
 /// The result for a caller of whom nothing says which run of the agent it is: the same call of it would ask again.
+#[cfg(feature = "host")]
 pub(crate) fn alone(mut result: CallToolResult) -> CallToolResult {
     let pending = |structured: &Value| structured["stillPending"] == true;
     if result.structured_content.as_ref().is_some_and(pending) {

@@ -502,7 +502,7 @@ mod tests {
         let system = Clock::system();
         system.sleep(Duration::from_millis(100)).await;
         waiter.withdraw().unwrap();
-        for _ in 0..100 {
+        for _ in 0..500 {
             system.sleep(Duration::from_millis(20)).await;
             hand.advance(Duration::from_millis(20));
             match waiter.look() {

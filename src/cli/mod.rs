@@ -239,9 +239,9 @@ fn log(filter: &str, json: bool) -> Result<(), Exit> {
 }
 
 /// What is logged: targets and levels; what more there is needs regular expressions, a megabyte in the agent's
-/// binary. Three things never are: at `debug` bollard repeats all that the Docker Engine says of a container, with the
-/// secrets in its environment, and rmcp each message, with questions and answers. While a database is slow or away, sqlx repeats
-/// each statement and each connection, beside what askd says of it.
+/// binary. Three things are held back: at `debug` bollard repeats all that the Docker Engine says of a container, with the
+/// secrets in its environment, and rmcp each message, with questions and answers; and below `error` sqlx repeats each statement and
+/// each connection of a database that is slow or away, beside what askd says of it.
 fn log_filter(text: &str) -> Result<Targets, Exit> {
     let targets: Targets = text.parse().map_err(|error| Exit::new(USAGE, format!("log filter: {error}")))?;
     Ok(targets

@@ -25,22 +25,22 @@ struct Reads {
 
 impl Rereads {
     /// Has `read` run for one caller at a time, and once for all who wait. It may block on the disk. Whoever guesses tokens has it run no
-    /// faster than at a pace.
+    /// faster than at a pace: `false` says that it was too soon.
     pub(super) async fn reread(
         &self,
         clock: &Clock,
         read: impl FnOnce() -> io::Result<()> + Send + 'static,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         let came = clock.monotonic();
         let mut reads = Arc::clone(&self.0).lock_owned().await;
         if reads.begun > came {
             // A database that hangs holds none of them up twice.
-            return if reads.failed { Err(io::Error::other("it could not be read")) } else { Ok(()) };
+            return if reads.failed { Err(io::Error::other("it could not be read")) } else { Ok(true) };
         }
         let now = clock.monotonic();
         let next = reads.paced.max(now);
         if next.since(now) + PACE > PACE * BURST {
-            return Ok(());
+            return Ok(false);
         }
         *reads = Reads { paced: next + PACE, begun: now, failed: true };
         // A caller who hangs up does not end it: those who wait are judged by what it finds.
@@ -49,6 +49,6 @@ impl Rereads {
             reads.failed = read.is_err();
             read
         });
-        read.await.unwrap_or_else(|panic| Err(io::Error::other(panic)))
+        read.await.unwrap_or_else(|panic| Err(io::Error::other(panic))).map(|()| true)
     }
 }

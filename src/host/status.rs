@@ -275,7 +275,7 @@ impl ProblemView {
             kind: "daemon",
             about: None,
             line: format!("askd's {off}"),
-            fix: format!("{CLOCK_FIX} here and on the database's server; if both are right, restart askd"),
+            fix: format!("on this host and the database's: {CLOCK_FIX}; if both are right, restart askd"),
             since: None,
         }
     }

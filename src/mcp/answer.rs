@@ -63,7 +63,7 @@ pub(super) struct Structured<'a> {
     /// whatever is not an answer, in one sentence
     error: Option<&'a str>,
     #[serde(rename = "stillPending")]
-    #[schemars(description = "open; repeat the call, or use ask_user_wait")]
+    #[schemars(description = "open; call ask_user_wait, or do as the text says")]
     still_pending: bool,
     #[schemars(description = "what ask_user_wait and ask_user_cancel take")]
     question_id: Option<&'a str>,

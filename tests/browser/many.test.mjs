@@ -155,7 +155,7 @@ describe('many open questions', () => {
     await card(page, asks[0]).evaluate((node) => node.focus());
     await page.evaluate(() => window.scrollTo(0, document.body.scrollHeight));
     await page.keyboard.press('2');
-    await visible(card(page, asks[0]).getByText('Nothing was sent: this question was out of sight.'));
+    await visible(card(page, asks[0]).getByText('Nothing was chosen: this option was out of sight.'));
     assert.equal(sent.length, 0);
     // It is in sight now.
     await page.keyboard.press('2');

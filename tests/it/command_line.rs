@@ -601,7 +601,7 @@ fn open_questions_that_another_user_keeps_from_it_are_named_and_it_does_not_star
         std::fs::set_permissions(&kept, std::fs::Permissions::from_mode(0o700)).unwrap();
         let refused = world.command().output().unwrap();
         let told = format!(
-            "{}: Permission denied (os error 13). It may hold open questions, so askd does not start without it; nothing was changed. \
+            "{}: Permission denied (os error 13). It may hold questions or outcomes, so askd does not go on without it; nothing was changed. \
              Fix: give the state folder back to the user that askd runs as: chown -R 12345, and chmod -R u+rwX",
             kept.display()
         );

@@ -340,7 +340,7 @@ impl Questions {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Choice, Draft};
+    use super::super::{ChannelName, Choice, Draft, Via};
     use super::*;
 
     fn questions(kinds: &[(&str, bool)]) -> Questions {
@@ -362,6 +362,23 @@ mod tests {
         let values: Vec<String> = values.iter().map(|v| (*v).to_owned()).collect();
         let given = questions[0].understand(&values)?;
         Ok(questions.answer(&[(0, given)])?.0.remove(0))
+    }
+
+    #[test]
+    fn a_copy_of_what_counts_is_that_of_the_same_person_with_the_same_answer() {
+        let person = |id: &str| Person { via: Via::Channel(ChannelName::SLACK), id: id.to_owned(), name: None };
+        let questions = questions(&[("select", true)]);
+        let given = questions[0].understand(&["Vue".to_owned()]).unwrap();
+        let outcome = Outcome::Answered { answers: questions.answer(&[(0, given)]).unwrap(), by: person("U0ALICE") };
+        let settled = |said: &str| Refusal::Settled {
+            outcome: Box::new(outcome.clone()),
+            at: Time::from_millis(0),
+            questions: questions.clone(),
+            said: Some(said.to_owned()),
+        };
+        assert!(settled("Vue").is_of_what_counts(&person("U0ALICE")));
+        assert!(!settled("React").is_of_what_counts(&person("U0ALICE")));
+        assert!(!settled("Vue").is_of_what_counts(&person("U0BOB")));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use super::Agents;
 use crate::clock::Moment;
 use crate::host::channel::web::Problem;
-use crate::host::tokens::Holder;
+use crate::host::tokens::{Holder, is_an_agents};
 use askd_core::RequestId;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
@@ -12,6 +12,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -106,17 +107,16 @@ fn token(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-async fn holder(agents: &Agents, headers: &HeaderMap) -> Option<Holder> {
-    let token = token(headers)?;
+/// Who calls; an error: this daemon cannot find that out now.
+async fn holder(agents: &Agents, headers: &HeaderMap) -> io::Result<Option<Holder>> {
+    let Some(token) = token(headers) else { return Ok(None) };
     let known = agents.tokens.holder(token);
-    if known.is_some() || !agents.broker.is_shared() {
-        return known;
-    }
     // Another daemon may just have made it.
-    agents.tokens.new_holder(token).await.unwrap_or_else(|error| {
-        tracing::warn!(%error, "cannot read which tokens another daemon has made");
-        None
-    })
+    if known.is_some() || !agents.broker.is_shared() || !is_an_agents(token) {
+        Ok(known)
+    } else {
+        agents.tokens.new_holder(token).await
+    }
 }
 
 /// No call gets further without a good token. One that reads ends as soon as its token does.
@@ -125,7 +125,18 @@ pub(super) async fn holders_only(State(agents): State<Agents>, mut request: Requ
         // The token may be revoked at another daemon.
         return Problem::cut_off().into_response();
     }
-    let Some(holder) = holder(&agents, request.headers()).await else {
+    let known = match holder(&agents, request.headers()).await {
+        Ok(known) => known,
+        Err(error) => {
+            let what = "cannot read which tokens another daemon has made";
+            if agents.warnings.is_first(None, what) {
+                tracing::warn!(%error, "{what}");
+            }
+            let why = "askd cannot find out now whether another daemon has made this token. Try again.";
+            return Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Not now", why).into_response();
+        }
+    };
+    let Some(holder) = known else {
         if agents.warnings.is_first(None, "a call over HTTP was refused: no good token") {
             tracing::warn!("a call over HTTP was refused: no good token");
         }

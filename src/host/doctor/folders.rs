@@ -118,8 +118,8 @@ pub(super) fn set_aside(found: &mut Findings, settings: &Settings) {
                 first.display()
             ),
         };
-        let fix =
-            "stop askd, put them back from a backup, and start it; or delete them: their agents have to ask again";
+        let fix = "stop askd, put each back from a backup under its old name (without .corrupt), and start it; or delete it, and have its \
+                   agent ask again";
         found.fault("records", what, fix);
     }
 }

@@ -241,9 +241,9 @@ pub enum StoreError {
         /// Its format and ours.
         source: BadRecord,
     },
-    /// askd may not read what may hold open questions, or cannot for now.
+    /// askd may not read what may hold questions or outcomes, or cannot for now.
     #[error(
-        "{place}: {source}. It may hold open questions, so askd does not start without it; nothing was changed. Fix: {fix}"
+        "{place}: {source}. It may hold questions or outcomes, so askd does not go on without it; nothing was changed. Fix: {fix}"
     )]
     KeptOut {
         /// A file or a folder.

@@ -133,7 +133,10 @@ impl AskState {
         }
         let mut changed = widget.told(attempt, &message, status, at) | widget.remember(message, question);
         let this_part = attempt >= widget.one_by_one.first_attempt && attempt <= widget.attempt;
+        // That it was sent is told late: it has failed since.
+        let failed = widget.sendings.iter().any(|sending| sending.attempt == attempt && sending.failed);
         match status {
+            MessageStatus::Taken if failed => {}
             MessageStatus::Taken | MessageStatus::Displayed if this_part => {
                 let since = match widget.state {
                     WidgetState::Sent { at, .. } | WidgetState::Unknown { at, .. } => Some(at),

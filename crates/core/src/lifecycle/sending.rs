@@ -228,6 +228,17 @@ mod tests {
     }
 
     #[test]
+    fn what_failed_for_now_is_sent_again_whenever_word_comes_that_it_was_sent() {
+        let failed = MessageStatus::Failed { why: Undelivered::ForNow(None), trouble: Trouble::RateLimited };
+        let up = posted(begin(), 1, Posted::Shown("q1".to_owned()));
+        let again = fate(fate(up, 1, "q1", failed, Some(at(1))), 1, "q1", MessageStatus::Taken, Some(at(0)));
+        assert!(matches!(again.widgets[0].state, crate::WidgetState::Queued { .. }), "{:?}", again.widgets[0].state);
+        assert_eq!((again.widgets[0].attempt, again.outcome()), (2, None));
+        let shown = fate(again, 1, "q1", MessageStatus::Displayed, Some(at(2)));
+        assert!(matches!(shown.widgets[0].state, crate::WidgetState::Up { .. }), "{:?}", shown.widgets[0].state);
+    }
+
+    #[test]
     fn an_invitation_is_kept_and_asks_no_question() {
         let ask = posted(begin(), 1, Posted::Held("template".to_owned()));
         let widget = &ask.widgets[0];

@@ -159,7 +159,8 @@ impl Inbound {
             Some((_, Some(refusal))) => {
                 // A second copy of a reply that was taken is not late, and of one that was refused people know. Another daemon may
                 // have had the first one.
-                if !self.was_seen(key) && !refusal.is_of_what_counts(&actor.person) {
+                let had_by_another = self.broker.is_shared() && refusal.is_of_what_counts(&actor.person);
+                if !self.was_seen(key) && !had_by_another {
                     self.tell(actor, &wording::refusal(&refusal));
                 }
                 self.remember(key);

@@ -78,7 +78,7 @@ impl KeptToken {
     /// Takes over what another daemon may just have made of it, for callers whose token is unknown.
     pub(super) async fn refresh(&self, clock: &Clock) -> io::Result<()> {
         let kept = self.clone();
-        self.0.rereads.reread(clock, move || kept.read(false)).await
+        self.0.rereads.reread(clock, move || kept.read(false)).await.map(drop)
     }
 
     /// Follows what other daemons make of it. `changes`: the names of documents that were written.

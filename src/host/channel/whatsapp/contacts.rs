@@ -275,6 +275,11 @@ impl Contacts {
         self.file.change().told_before.insert(format!("{person} {ask} {question}"), self.now()).is_none()
     }
 
+    /// Whether to tell that person how they can answer what has timed out. `true` only once.
+    pub(super) fn tell_late(&self, person: &str, ask: AskId) -> bool {
+        self.file.change().told_before.insert(format!("{person} {ask} late"), self.now()).is_none()
+    }
+
     /// The person is asked to confirm what they said.
     pub(super) fn ask_to_confirm(&self, person: &str, confirmation: Confirmation) {
         self.file.change().confirmations.ask(person, confirmation);

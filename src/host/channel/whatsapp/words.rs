@@ -73,11 +73,14 @@ fn understand(text: &str, question: &Question) -> Meaning {
     }
 }
 
-/// The option whose whole line this is, as the message has it: its number and its label.
+/// The option whose whole line this is, as the message has it: its number and its label. A label of digits, or of one word that means yes
+/// or no, may be meant otherwise.
 fn whole_line(text: &str, question: &Question) -> Option<usize> {
     let (number, label) = text.split_once(|c: char| c.is_whitespace() || ".):".contains(c))?;
-    let label = question.choice(label.trim_start_matches(['.', ')', ':']).trim())?;
-    (plain_digits(number).parse() == Ok(label + 1)).then_some(label)
+    let label = label.trim_start_matches(['.', ')', ':']).trim();
+    let at = question.choice(label)?;
+    let is_sure = label.chars().any(char::is_alphabetic) && !is_yes_or_no(label);
+    (is_sure && plain_digits(number).parse() == Ok(at + 1)).then_some(at)
 }
 
 fn by_number(numbers: &[Number], question: &Question) -> Meaning {
@@ -395,6 +398,10 @@ mod tests {
         for unsure in ["2,3", "2 and 5", "3 5", "5, 3"] {
             assert_eq!(one(&counts, unsure), Meaning::Unfit(Unfit::TwoMeanings), "{unsure:?}");
         }
+        assert_eq!(one(&counts, "1 2"), Meaning::Unfit(Unfit::TwoMeanings));
+        assert_ne!(one(&counts, "1.2"), picks(vec![0]));
+        let ratio = question("select", &["5", "10"], None, true);
+        assert_ne!(one(&ratio, "1.5"), picks(vec![0]));
         assert_eq!(one(&counts, "1, 5"), picks(vec![0, 2]), "no first name, no fifth option");
         assert_eq!(one(&counts, "2., 3."), picks(vec![1, 2]), "numbers for certain");
         let mixed = question("multi-select", &["2", "b", "c"], None, true);

@@ -96,6 +96,10 @@ impl Node {
                         if live.contains(&node) {
                             return Ok(Joined::Namesake);
                         }
+                        if live.is_empty() {
+                            // Nobody knows whether the server's clock was set back since.
+                            query("delete from askd.rates").execute(&mut *connection).await?;
+                        }
                         if node != ALONE {
                             // A daemon that will not serve them holds up nobody who brings them back.
                             let mark = scalar::<Vec<u8>>("select bytes from askd.documents where name = $1").bind(MARK);
@@ -191,11 +195,12 @@ impl Node {
         if !on("ownclock") {
             self.clock.follow(Time::from_millis(told), heard.asked, heard.at);
         }
-        let before = self.heard.lock().replace(heard);
+        let before = *self.heard.lock();
         if before.is_some_and(|before| heard.is_set_back(before)) {
-            tracing::warn!("the clock of the database's server was set back");
             forget_rates(database).await?;
+            tracing::warn!("the clock of the database's server was set back");
         }
+        *self.heard.lock() = Some(heard);
         Ok(())
     }
 }

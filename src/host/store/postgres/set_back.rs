@@ -52,7 +52,7 @@ pub(super) async fn shorten(connection: &mut PgConnection) -> Result<(), sqlx::E
     query(shorten).bind(lasts().as_secs_f64()).execute(connection).await.map(drop)
 }
 
-/// Platforms would be called no sooner than before. How long one wants a pause, it says again.
+/// Else platforms would not be called until the clock is again where it was. A platform that wants a pause says so again.
 pub(super) async fn forget_rates(database: &Connections) -> Result<(), Failed> {
     database.transact(Durable::No, "", statement("delete from askd.rates").execute()).await
 }

@@ -26,6 +26,8 @@ const SURE_MS = 5000;
 const HURRY_MS = 60000;
 // That call is made again if it may not have got through.
 const HURRY_AGAIN_MS = 2000;
+// How long a link says that it was copied.
+const COPIED_MS = 2000;
 
 // `settled(ask, { here, focused })`: it is over and the card can go (`here`: by this card; `focused`: the focus was in it);
 // `unreached(problem)`: a call got no reply, or the token is not taken any more.
@@ -275,7 +277,10 @@ export function openCard(firstAsk, { settled, unreached }) {
     clickNotTaken,
     isOpen: () => state !== 'closed',
     choose(number) {
-      if (state === 'open' && form.choose(number) === false) sending.textContent = OUT_OF_SIGHT;
+      if (state !== 'open') return;
+      const taken = form.choose(number);
+      if (taken === false) sending.textContent = OUT_OF_SIGHT;
+      else if (sending.textContent === OUT_OF_SIGHT) sending.textContent = '';
     },
     other: () => state === 'open' && form.other(),
     dismiss: () => state === 'open' && foot.isConnected && askToDismiss(),
@@ -351,8 +356,11 @@ function copyButton(entered) {
 }
 
 async function copyLink(event) {
+  // With a key it opens in another tab or window.
+  if (event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
   const link = event.currentTarget;
+  const [words, name] = ['Copy link', link.getAttribute('aria-label')];
   link.removeAttribute('aria-label');
   try {
     await navigator.clipboard.writeText(link.href);
@@ -361,6 +369,10 @@ async function copyLink(event) {
     // Outside of HTTPS and the host itself there is no clipboard.
     link.textContent = 'Copy it from the menu of this link';
   }
+  setTimeout(() => {
+    link.textContent = words;
+    if (name) link.setAttribute('aria-label', name);
+  }, COPIED_MS);
 }
 
 // Ends the whole ask for the agent, so it takes a second, separate press.

@@ -261,7 +261,8 @@ export function buildForm(ask, { send, unfit }) {
       if (!field) return null;
       const option = field.options[number - 1];
       const seen = isInSight(option);
-      option.focus();
+      if (!seen) option.scrollIntoView({ block: 'center' });
+      option.focus({ preventScroll: true });
       if (seen) option.click();
       return seen;
     },

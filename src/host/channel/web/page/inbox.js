@@ -181,7 +181,7 @@ function take(ask) {
     list.take(ask);
     return false;
   }
-  if (!card && list.has(ask.id)) removeCard(ask.id);
+  if (!card && list.has(ask.id) && !draftOf(ask.id)) removeCard(ask.id);
   if (!card) {
     if (newNote) announce(`${ask.group}, ${ask.short_id}: ${note}`);
     return false;
@@ -469,8 +469,12 @@ function openInbox() {
   byId('sign-in-problem').textContent = '';
 }
 
+// The next look at who signs in.
+let starting = null;
+
 function openSignIn(problem) {
   clearTimeout(rereading);
+  clearTimeout(starting);
   listing = null;
   line('');
   for (const place of [...PLACES, 'places']) byId(place).hidden = true;
@@ -520,12 +524,14 @@ function connect() {
 
 // What stands behind the form is only for whom it was shown to: `before`.
 async function start(before) {
-  if (before !== null) {
+  clearTimeout(starting);
+  if (before !== null || asks.size > 0) {
     try {
       if ((await whoAmI()).name !== before) forgetAsks();
-    } catch ({ status }) {
-      if (status !== 401) {
-        setTimeout(() => start(before), REREAD_MS);
+    } catch (problem) {
+      if (problem.status !== 401) {
+        line(reasonOf(problem) ?? `${problem.message} Trying again…`, 'lost');
+        starting = setTimeout(() => start(before), REREAD_MS);
         return;
       }
     }

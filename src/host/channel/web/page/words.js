@@ -13,8 +13,10 @@ export function setClock(dateHeader) {
 export const now = () => Date.now() + offset;
 
 // A click was swallowed, because it was most likely meant for what stood there before.
-export const OUT_OF_SIGHT = 'Nothing was sent: this question was out of sight. Press the key again if you meant it.';
 export const NOT_TAKEN = 'Nothing was sent: the page moved as you clicked. Click again if you meant this question.';
+
+// To a person who pressed the key of an option that is not in view.
+export const OUT_OF_SIGHT = 'Nothing was chosen: this option was out of sight. Press the key again if you meant it.';
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;

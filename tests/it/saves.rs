@@ -196,12 +196,12 @@ fn a_question_in_doubt_is_not_said_to_be_unasked_and_is_asked_once() {
     assert_eq!(of_task("tasks/get", "mcp-none")["error"]["code"], -32602);
     let other = client.begin(2, "ask_user", &go(0));
     disk.ends("fail");
-    other.told().assert_pending();
+    other.told().assert_pending_alone();
     within(SOON, "the save to be finished", || (agent.ask(id, "Go?").0 == 200).then_some(()));
     let found = json!({"question_id": told.question_id(), "waitMs": 0});
     let wait = || client.call(3, "ask_user_wait", &found);
     within(SOON, "the other save to be finished", || (wait().status() != "undeliverable").then_some(()));
-    wait().assert_pending();
+    wait().assert_pending_alone();
     assert_eq!(disk.world.open().len(), 3, "each question once");
 }
 

@@ -122,11 +122,7 @@ impl Broker {
         let (id, (job, mut told)) = (step.ask.id, Job::told(Work::Accept(Stepped::new(step, Basis::New(0)))));
         self.lanes().join(id, job, true);
         self.run_or_hand_over(self.run_lane(id));
-        if let Ok(done) = told.try_recv() {
-            return done;
-        }
-        // Another thread runs the lane.
-        told.blocking_recv().unwrap_or(Ok(Err(Failure::Broken)))
+        told.try_recv().unwrap_or(Ok(Err(Failure::Broken)))
     }
 
     /// Lets an event of our own happen; the lane repeats it until it is stored.

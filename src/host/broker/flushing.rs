@@ -1,7 +1,6 @@
 //! Puts on stable storage, every few seconds, what was saved and promises nothing.
 
 use super::Broker;
-use super::sharing::panicked;
 use crate::clock::Clock;
 use crate::host::store::StoreError;
 use futures_util::FutureExt as _;
@@ -33,14 +32,12 @@ impl Broker {
 
     /// Puts everything that was saved on stable storage.
     pub(in crate::host) async fn flush(&self) -> Result<(), StoreError> {
-        let broker = self.clone();
-        tokio::task::spawn_blocking(move || broker.0.store.flush()).await.unwrap_or_else(|panic| Err(panicked(panic)))
+        self.blocking(|broker| broker.0.store.flush()).await
     }
 
     /// The same at the end: nothing is saved any more.
     pub(in crate::host) async fn close_store(&self) -> Result<(), StoreError> {
-        let broker = self.clone();
-        tokio::task::spawn_blocking(move || broker.0.store.close()).await.unwrap_or_else(|panic| Err(panicked(panic)))
+        self.blocking(|broker| broker.0.store.close()).await
     }
 }
 

@@ -301,8 +301,7 @@ impl Broker {
 
     /// Whether the store can be written.
     pub async fn probe(&self) -> Result<(), StoreError> {
-        let broker = self.clone();
-        tokio::task::spawn_blocking(move || broker.0.store.probe()).await.unwrap_or_else(|panic| Err(panicked(panic)))
+        self.blocking(|broker| broker.0.store.probe()).await
     }
 
     /// Whether the last save of an ask failed or is in doubt.
@@ -364,8 +363,15 @@ impl Broker {
         if self.0.loading.is_over() && self.index().group(id).is_none() && !self.is_shared() {
             return Ok(None);
         }
+        self.blocking(move |broker| broker.load(id).map_err(|error| broker.if_it_lasts(error))).await
+    }
+
+    /// Work that blocks on the disk, or on the database, on a thread for that.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
         let broker = self.clone();
-        let load = move || broker.load(id).map_err(|error| broker.if_it_lasts(error));
-        tokio::task::spawn_blocking(load).await.unwrap_or_else(|panic| Err(panicked(panic)))
+        tokio::task::spawn_blocking(move || work(&broker)).await.unwrap_or_else(|panic| Err(panicked(panic)))
     }
 }

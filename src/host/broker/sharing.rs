@@ -253,8 +253,7 @@ impl Broker {
         if !self.is_shared() || known.as_deref().is_none_or(fits) {
             return Ok(known);
         }
-        let broker = self.clone();
-        tokio::task::spawn_blocking(move || broker.find(id)).await.unwrap_or_else(|panic| Err(panicked(panic)))
+        self.blocking(move |broker| broker.find(id)).await
     }
 
     /// Waits until others may have stored something; `false` if there are no others.
@@ -376,9 +375,7 @@ impl Broker {
         if !self.is_shared() {
             return Ok(T::default());
         }
-        let broker = self.clone();
-        let work = move || broker.0.store.shared().map_or(Ok(T::default()), call);
-        tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| Err(panicked(panic)))
+        self.blocking(|broker| broker.0.store.shared().map_or(Ok(T::default()), call)).await
     }
 }
 

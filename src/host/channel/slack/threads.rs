@@ -7,7 +7,8 @@ use super::payload::{MessageEvent, Payload};
 use super::{emoji, text};
 use crate::host::channel::{NotStored, apply};
 use askd_core::{
-    Ask, ChannelName, Event, Given, Heard, Kind, Names, Person, Reply, Source, Via, WidgetEvent, numbered, wording,
+    Ask, AskId, ChannelName, Event, Given, Heard, Kind, Names, Person, Reply, Source, Via, WidgetEvent, numbered,
+    wording,
 };
 
 /// What somebody wrote in the thread of a card.
@@ -138,10 +139,7 @@ impl Inbound {
 
     /// Lets the card of an open question be shown again, if that is what was deleted.
     async fn lose_card(&self, team: Option<&String>, channel: &str, ts: &str) -> Result<(), NotStored> {
-        // Slack sends it again if that takes too long.
-        self.broker.loaded().await;
-        let found = self.broker.find_anywhere(|broker| broker.by_message(channel, ts));
-        let Some(id) = found.await.map_err(|_| NotStored)? else { return Ok(()) };
+        let Some(id) = self.ask_of(channel, ts).await? else { return Ok(()) };
         if !self.is_our_team(team).await? {
             return Ok(());
         }
@@ -152,13 +150,16 @@ impl Inbound {
         Ok(())
     }
 
+    /// The ask of a card that askd knows. Slack sends an event again if that takes too long.
+    async fn ask_of(&self, channel: &str, ts: &str) -> Result<Option<AskId>, NotStored> {
+        self.broker.loaded().await;
+        self.broker.find_anywhere(|broker| broker.by_message(channel, ts)).await.map_err(|_| NotStored)
+    }
+
     /// The card, or the text before it, in whose thread something was written. The reply to its post may have been lost, so that only
     /// Slack knows it.
     async fn parent(&self, channel: &str, ts: &str, by: Option<&String>) -> Result<Option<Parent>, NotStored> {
-        // Slack sends it again if that takes too long.
-        self.broker.loaded().await;
-        let found = self.broker.find_anywhere(|broker| broker.by_message(channel, ts));
-        if let Some(ask) = found.await.map_err(|_| NotStored)? {
+        if let Some(ask) = self.ask_of(channel, ts).await? {
             return Ok(Some(Parent { ask, is_text: false, is_open: false }));
         }
         let true = self.slack.is_bots(&self.broker, channel, by).await? else { return Ok(None) };

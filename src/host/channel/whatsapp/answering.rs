@@ -57,7 +57,7 @@ impl Incoming<'_> {
             Target::One(at) | Target::Confirm(at) if self.message.forwarded => {
                 // It was written for another reader.
                 let asked = &asked[at];
-                if asked.is_open() || asked.takes_late() {
+                if asked.is_open() || text::takes_late(&asked.ask) {
                     self.tell_tamely(asked, &format!("{} {}", wording::FORWARDED, asked.how_to_reply()));
                 }
             }
@@ -92,7 +92,7 @@ impl Incoming<'_> {
         }
         let ended = self.broker.ended_since(&self.ids, since);
         let late = self.find(ended, |ask| ask.is_late_open()).await?;
-        let meant = late.iter().filter(|asked| asked.takes_late() && reader.would_answer(asked));
+        let meant = late.iter().filter(|asked| text::takes_late(&asked.ask) && reader.would_answer(asked));
         if let Some(asked) = meant.max_by_key(|asked| asked.ask.settled_at())
             && self.channel.0.contacts.tell_late(&self.person, asked.ask.id)
         {
@@ -110,7 +110,7 @@ impl Incoming<'_> {
             );
             let quoted = Vec::from_iter(self.reader().subject());
             let asked = self.find(quoted, |ask| !ask.is_blocked()).await?.pop();
-            if let Some(asked) = asked.filter(|asked| asked.is_open() || asked.takes_late()) {
+            if let Some(asked) = asked.filter(|asked| asked.is_open() || text::takes_late(&asked.ask)) {
                 self.tell_tamely(&asked, &format!("{} {}", wording::NO_BUTTON, asked.how_to_reply()));
             }
             return Ok(());
@@ -121,7 +121,7 @@ impl Incoming<'_> {
         let (ask, open) = (&asked.ask, asked.is_open());
         if open && tap.question != asked.next() {
             self.ask_back(&asked, &Unfit::AnsweredAlready);
-        } else if open || asked.takes_late() {
+        } else if open || text::takes_late(&asked.ask) {
             let given = Given { picks: vec![tap.option], text: None };
             let heard = Heard { message: self.message.id.clone(), at: self.at, names: Names::Message };
             self.reply(&asked, Reply::Told { index: tap.question, given, heard }).await?;
@@ -163,7 +163,7 @@ impl Incoming<'_> {
             self.ask_back(asked, &Unfit::AnsweredAlready);
             return Ok(());
         }
-        let answerable = open || asked.takes_late();
+        let answerable = open || text::takes_late(&asked.ask);
         if !answerable {
             if !reader.said.is_empty() {
                 self.tell_too_late(ask, Some(reader.said));

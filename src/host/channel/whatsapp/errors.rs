@@ -80,15 +80,6 @@ pub(super) const fn is_about_the_token(code: u64) -> bool {
     matches!(code, 0 | 190)
 }
 
-/// The class of a refusal.
-pub(super) fn trouble(code: u64) -> Trouble {
-    match verdict(code, "", 1) {
-        Verdict::WindowClosed => Trouble::WindowClosed,
-        Verdict::TemplateParameters => Trouble::Refused,
-        Verdict::Retry(_, trouble) | Verdict::Barred(trouble, _) | Verdict::Never(trouble, _) => trouble,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

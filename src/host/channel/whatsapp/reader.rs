@@ -126,11 +126,6 @@ impl Asked {
         &self.ask.content.questions[self.next()]
     }
 
-    /// Whether it has timed out and a message can answer it.
-    pub(super) fn takes_late(&self) -> bool {
-        self.ask.is_late_open() && self.ask.content.questions.len() == 1
-    }
-
     pub(super) fn how_to_reply(&self) -> String {
         if self.ask.is_late_open() {
             wording::how_to_reply_late(self.question(), self.ask.short_id.as_str())

@@ -2,7 +2,7 @@
 
 use super::Whatsapp;
 use super::callback_data::{CallbackData, Kind};
-use super::errors::{Verdict, WINDOW_CLOSED, trouble, verdict};
+use super::errors::{Verdict, WINDOW_CLOSED, verdict};
 use super::inbound::is_known;
 use super::messages::About;
 use super::payload::{Progress, Status};
@@ -14,14 +14,14 @@ use std::time::Duration;
 /// What helps against a failure, and what the agent is told of it.
 fn undelivered(progress: &Progress) -> Option<(Undelivered, Trouble)> {
     let Progress::Failed { code, title } = progress else { return None };
-    let (undelivered, why) = match verdict(*code, title, 1) {
-        Verdict::Barred(_, why) | Verdict::Never(_, why) => (Undelivered::ForGood, why),
-        Verdict::Retry(after, _) => (Undelivered::ForNow(after), title.clone()),
-        Verdict::WindowClosed => (Undelivered::WindowClosed, title.clone()),
-        Verdict::TemplateParameters => (Undelivered::ForGood, title.clone()),
+    let (undelivered, trouble, why) = match verdict(*code, title, 1) {
+        Verdict::Barred(trouble, why) | Verdict::Never(trouble, why) => (Undelivered::ForGood, trouble, why),
+        Verdict::Retry(after, trouble) => (Undelivered::ForNow(after), trouble, title.clone()),
+        Verdict::WindowClosed => (Undelivered::WindowClosed, Trouble::WindowClosed, title.clone()),
+        Verdict::TemplateParameters => (Undelivered::ForGood, Trouble::Refused, title.clone()),
     };
     tracing::warn!(code, why, "WhatsApp could not deliver a message that it had accepted");
-    Some((undelivered, trouble(*code)))
+    Some((undelivered, trouble))
 }
 
 impl Whatsapp {

@@ -91,13 +91,17 @@ pub(super) enum Audience {
     Others,
 }
 
+/// Whether it has timed out and a message can answer it. What was asked one by one cannot be answered late here: the inbox takes it.
+pub(super) fn takes_late(ask: &Ask) -> bool {
+    ask.is_late_open() && ask.content.questions.len() == 1
+}
+
 /// How an ask ended.
 pub(super) fn closing(ask: &Ask, audience: Audience, now: &Zoned) -> Vec<String> {
     let Stage::Settled { at, .. } = ask.stage else { return Vec::new() };
     let Some(line) = ask.closing_line() else { return Vec::new() };
     let line = tame(&line);
-    // What was asked one by one cannot be answered late here: the inbox takes it.
-    if ask.is_late_open() && ask.content.questions.len() == 1 {
+    if takes_late(ask) {
         let late = wording::timed_out_late(&deadline_text::moment(at, now));
         return pack("", &format!("{late} {}", wording::late_by_message(ask.short_id.as_str())));
     }

@@ -328,9 +328,8 @@ impl InPostgres {
     }
 
     pub(super) fn row(&self, id: AskId) -> Result<Option<Row>, StoreError> {
-        let read = statement(row!("where id = $1::uuid")).bind(uuid(id)).rows(Row::of);
-        let read = self.shared.read(read).map_err(failed(format!("cannot read ask {id}")));
-        Ok(read?.pop())
+        let read = statement(row!("where id = $1::uuid")).bind(uuid(id)).row(Row::of);
+        self.shared.read(read).map_err(failed(format!("cannot read ask {id}")))
     }
 
     /// What a row says in the eyes of this era.

@@ -70,15 +70,10 @@ impl Documents for InTables {
     }
 
     fn names(&self) -> io::Result<Vec<String>> {
-        let names = self.0.read(Arc::new(|connection| {
-            Box::pin(async move {
-                let names =
-                    "select name from askd.documents where name not in ($1, $2, $3) and name not like '%.corrupt'
-                             order by name";
-                scalar::<String>(names).bind(CLEAN).bind(MARK).bind(COPY_ID).fetch_all(connection).await
-            })
-        }));
-        names.map_err(io::Error::other)
+        let names = statement(
+            "select name from askd.documents where name not in ($1, $2, $3) and name not like '%.corrupt' order by name",
+        );
+        self.0.read(names.bind(CLEAN).bind(MARK).bind(COPY_ID).all()).map_err(io::Error::other)
     }
 
     fn rates(&self) -> Option<Arc<dyn Rates>> {

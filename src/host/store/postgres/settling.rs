@@ -15,7 +15,7 @@
 //! afterwards.
 
 use super::asks::Row;
-use super::database::{Connections, Durable, Failed, Work, query};
+use super::database::{Connections, Durable, Failed};
 use super::news;
 use super::statement::statement;
 use askd_core::{Effect, Time};
@@ -142,23 +142,15 @@ impl Settling {
     }
 
     async fn list(&self, after: Uuid, before: u64) -> Result<Versions, Failed> {
-        let list: Work<Versions> = Arc::new(move |connection| {
-            Box::pin(async move {
-                // What came from another server has not changed here.
-                let list = "select id::text, coalesce(operations[1]::text, '') from askd.asks
-                            where settled and id > $1::uuid
-                                and (changed < $2::text::xid8 or changed >= pg_snapshot_xmax(pg_current_snapshot()))
-                            order by asks.id limit $3";
-                let rows = query(list)
-                    .bind(after.to_string())
-                    .bind(before.to_string())
-                    .bind(LISTED)
-                    .fetch_all(connection)
-                    .await?;
-                rows.iter().map(|row| Ok((named(row.try_get(0)?), named(row.try_get(1)?)))).collect()
-            })
-        });
-        self.database.read(false, list).await
+        // What came from another server has not changed here.
+        let list = statement(
+            "select id::text, coalesce(operations[1]::text, '') from askd.asks
+             where settled and id > $1::uuid
+                 and (changed < $2::text::xid8 or changed >= pg_snapshot_xmax(pg_current_snapshot()))
+             order by asks.id limit $3",
+        );
+        let list = list.bind(after.to_string()).bind(before.to_string()).bind(LISTED);
+        self.database.read(false, list.rows(|row| Ok((named(row.try_get(0)?), named(row.try_get(1)?))))).await
     }
 
     /// Moves those of these asks of which nothing can change any more. Returns the others.

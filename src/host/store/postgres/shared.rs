@@ -106,22 +106,16 @@ impl Sharing for InPostgres {
     }
 
     fn owed(&self) -> Result<Vec<Owed>, StoreError> {
-        let (leads, node, run) = (self.leads(), self.shared.node.clone(), self.shared.run.clone());
-        let rows: Work<Vec<OwedRow>> = Arc::new(move |connection| {
-            let (node, run) = (node.clone(), run.clone());
-            Box::pin(async move {
-                let owed = "select number, ask::text, effects::text, case when folder is null then group_name end from askd.owed
-                            where folder is null and (group_name is null and $2
-                                                      or group_name in (select group_name from askd.held where run = $4::uuid))
-                                or folder in (select group_name from askd.pins where node = $3)
-                            order by number limit $1";
-                let rows = query(owed).bind(SOME).bind(leads).bind(node).bind(run).fetch_all(connection).await?;
-                rows.iter()
-                    .map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?)))
-                    .collect()
-            })
-        });
-        let rows = self.shared.read(rows).map_err(failed("cannot read what other daemons ask for"))?;
+        let owed = statement(
+            "select number, ask::text, effects::text, case when folder is null then group_name end from askd.owed
+             where folder is null and (group_name is null and $2
+                                       or group_name in (select group_name from askd.held where run = $4::uuid))
+                 or folder in (select group_name from askd.pins where node = $3)
+             order by number limit $1",
+        );
+        let owed = owed.bind(SOME).bind(self.leads()).bind(self.shared.node.clone()).bind(self.shared.run.clone());
+        let rows = owed.rows(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?)));
+        let rows: Vec<OwedRow> = self.shared.read(rows).map_err(failed("cannot read what other daemons ask for"))?;
         // What is asked for in a group that this daemon has not begun with, or is to hand over, is found out then.
         let begun = |group: &Option<String>| {
             group.as_ref().is_none_or(|group| group.parse().is_ok_and(|group| self.shared.holding.holds(&group)))

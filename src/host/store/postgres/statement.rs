@@ -51,6 +51,14 @@ impl Statement {
         })
     }
 
+    /// What `read` makes of the row that there may be.
+    pub(super) fn row<T: Send + 'static>(self, read: fn(&PgRow) -> Result<T, sqlx::Error>) -> Work<Option<T>> {
+        Arc::new(move |connection| {
+            let query = self.query();
+            Box::pin(async move { query?.fetch_optional(connection).await?.as_ref().map(read).transpose() })
+        })
+    }
+
     /// The first column of each row.
     pub(super) fn all<T: Send + 'static>(self) -> Work<Vec<T>>
     where
@@ -64,10 +72,7 @@ impl Statement {
     where
         (T,): for<'r> FromRow<'r, PgRow>,
     {
-        Arc::new(move |connection| {
-            let query = self.query();
-            Box::pin(async move { query?.fetch_optional(connection).await?.as_ref().map(first).transpose() })
-        })
+        self.row(first)
     }
 
     /// The first column of the only row.

@@ -28,6 +28,7 @@ const HURRY_MS = 60000;
 const HURRY_AGAIN_MS = 2000;
 // How long a link says that it was copied.
 const COPIED_MS = 2000;
+const COPY_LINK = 'Copy link';
 
 // `settled(ask, { here, focused })`: it is over and the card can go (`here`: by this card; `focused`: the focus was in it);
 // `unreached(problem)`: a call got no reply, or the token is not taken any more.
@@ -342,16 +343,19 @@ function leftover(entered) {
   return [el('label', { for: area.id }, 'What you had entered here:'), area];
 }
 
+// Copies a text, and says on a control what came of it. Outside of HTTPS and the host itself there is no clipboard.
+async function copyTo(control, text, sorry) {
+  try {
+    await navigator.clipboard.writeText(text);
+    control.textContent = 'Copied';
+  } catch {
+    control.textContent = sorry;
+  }
+}
+
+// What was not copied can be selected by hand.
 function copyButton(entered) {
-  const copy = async ({ currentTarget: button }) => {
-    try {
-      await navigator.clipboard.writeText(entered);
-      button.textContent = 'Copied';
-    } catch {
-      // Outside of HTTPS and the host itself there is no clipboard; the text can be selected by hand.
-      button.textContent = 'Could not copy';
-    }
-  };
+  const copy = ({ currentTarget: button }) => copyTo(button, entered, 'Could not copy');
   return el('button', { type: 'button', class: 'secondary', onclick: copy }, 'Copy');
 }
 
@@ -360,17 +364,11 @@ async function copyLink(event) {
   if (event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
   const link = event.currentTarget;
-  const [words, name] = ['Copy link', link.getAttribute('aria-label')];
+  const name = link.getAttribute('aria-label');
   link.removeAttribute('aria-label');
-  try {
-    await navigator.clipboard.writeText(link.href);
-    link.textContent = 'Copied';
-  } catch {
-    // Outside of HTTPS and the host itself there is no clipboard.
-    link.textContent = 'Copy it from the menu of this link';
-  }
+  await copyTo(link, link.href, 'Copy it from the menu of this link');
   setTimeout(() => {
-    link.textContent = words;
+    link.textContent = COPY_LINK;
     if (name) link.setAttribute('aria-label', name);
   }, COPIED_MS);
 }
@@ -380,7 +378,7 @@ function dismissal(run, { id, short_id: code }) {
   const element = el('footer', { class: 'foot own' });
   const telling = 'The agent is told that you don’t want to answer.';
   const first = el('button', { type: 'button', class: 'quiet', title: `Dismiss: ${telling}`, onclick: ask }, 'Dismiss…');
-  const link = el('a', { href: `#ask-${code ?? id}`, class: 'quiet', 'aria-label': `Copy link to ${code ?? id}`, onclick: copyLink }, 'Copy link');
+  const link = el('a', { href: `#ask-${code ?? id}`, class: 'quiet', 'aria-label': `${COPY_LINK} to ${code ?? id}`, onclick: copyLink }, COPY_LINK);
   const keep = el('button', { type: 'button', class: 'secondary', onclick: back }, 'Keep');
   const really = el('button', { type: 'button', class: 'danger', 'data-at-once': true, onclick: run }, 'Dismiss');
   const step = el(

@@ -35,6 +35,16 @@ pub(super) fn fsync(what: &str, file: impl AsFd) -> Done {
     sys::fsync(file)
 }
 
+/// All that was written on a file system before.
+#[cfg(feature = "host")]
+pub(super) fn syncfs(dir: &OwnedFd) -> Done {
+    sabotage::call("fsync", "file system")?;
+    if sabotage::on("nofsync") {
+        return Ok(());
+    }
+    sys::syncfs(dir)
+}
+
 pub(super) fn write_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
     sabotage::call("write", "journal")?;
     file.write_all_at(bytes, at)

@@ -133,6 +133,7 @@ const GATES: [Gate; 13] = [
         beside: Beside::Gates,
         sabotages: &[
             ("nofsync", &["lost"]),
+            ("nofilesync", &["lost", "torn"]),
             ("nojournalsync", &["lost", "two winners", "second cards", "left open"]),
             ("sameboot", &["lost", "second cards", "left open"]),
         ],

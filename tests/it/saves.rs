@@ -9,6 +9,7 @@ use crate::remote::{Agent, Remote};
 use serde_json::{Value, json};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -235,6 +236,46 @@ fn a_folder_that_cannot_be_synced_for_a_while_holds_nothing_up() {
     assert_eq!(world.answer(&world.one_open(), &json!({"r1_0": "Vue"})).0, 200);
     assert_eq!(agent.take("r1")["result"]["answers"]["Which framework?"], "Vue");
     world.all_done("g");
+}
+
+/// The file system is synced once for all of them, where that can be done.
+#[test]
+fn questions_that_end_together_are_filed_once_their_files_are_synced() {
+    const QUESTIONS: [&str; 5] = ["r1", "r2", "r3", "r4", "r5"];
+    let mut disk = Disk::new();
+    let agent = disk.world.group("g");
+    let (pending, settled) =
+        ["pending_questions", "settled"].map(|name| disk.world.state().join(name).join("g")).into();
+    let names = |folder: &Path| -> Vec<String> {
+        let files = fs::read_dir(folder).into_iter().flatten().flatten();
+        files.map(|file| file.file_name().into_string().unwrap()).collect()
+    };
+    disk.begins(
+        "fail",
+        if is_synced_as_one(&disk.world.state()) { "fsync@file system:1-:EIO" } else { "fsync@file:1-:EIO" },
+    );
+    for id in QUESTIONS {
+        agent.ask_framework(id);
+        let ask = disk.world.open_of(id);
+        assert_eq!(disk.world.answer(&ask, &json!({format!("{id}_0"): "Vue"})).0, 200);
+    }
+    for id in QUESTIONS {
+        agent.take(id);
+    }
+    within(SOON, "the flush to fail", || disk.world.log().contains("is not on stable storage").then_some(()));
+    assert_eq!(names(&settled), [""; 0], "none is filed before it is synced");
+    within(SOON, "what was not named", || names(&pending).iter().all(|name| !name.starts_with(".tmp")).then_some(()));
+    disk.world.kill();
+    disk.ends("fail");
+    disk.world.start();
+    disk.world.all_done("g");
+    within(SOON, "all of them", || (names(&settled).len() == QUESTIONS.len()).then_some(()));
+    assert_eq!(disk.lines("answered"), QUESTIONS.len());
+}
+
+fn is_synced_as_one(folder: &Path) -> bool {
+    let kind = std::process::Command::new("stat").args(["--file-system", "--format=%T"]).arg(folder).output().unwrap();
+    ["ext2/ext3", "xfs", "btrfs"].contains(&out(&kind).trim())
 }
 
 #[test]

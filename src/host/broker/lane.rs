@@ -9,6 +9,7 @@
 //! A panic is a mistake in askd, and writing again does not help: the lane sets the ask aside, and other asks go on.
 
 use super::errands::Errand;
+use super::saves::Rank;
 use super::step::{Applied, Stepped};
 use super::submit::Stale;
 use super::{Broker, Failure, RETRY, promise};
@@ -63,17 +64,6 @@ pub(super) enum Work {
     Retire,
     /// Finish a save that failed.
     Finish,
-}
-
-impl Work {
-    /// Whether a person or an agent may wait for it.
-    fn promises(&self) -> bool {
-        match self {
-            Self::Accept(_) | Self::Finish => true,
-            Self::Event(event) => promise::is_made_by(event),
-            Self::Retire => false,
-        }
-    }
 }
 
 /// A failed save. The lane repeats the whole of it and then acts on it.
@@ -146,12 +136,23 @@ impl Broker {
         self.lanes().unfinished(id).is_some()
     }
 
+    fn rank(&self, work: &Work) -> Rank {
+        match work {
+            Work::Accept(_) | Work::Finish => Rank::Promise,
+            Work::Event(event) if promise::is_made_by(event) => Rank::Promise,
+            // A database is told at once, and many saves share its transaction.
+            Work::Event(event) if promise::save_of(event) == Save::Later && !self.is_shared() => Rank::Note,
+            Work::Event(_) | Work::Retire => Rank::FollowUp,
+        }
+    }
+
     fn enqueue(&self, id: AskId, job: Job) {
-        let promises = job.work.promises();
+        let rank = self.rank(&job.work);
+        let promises = rank == Rank::Promise;
         let calls = self.lanes().join(id, job, promises);
         if calls {
             let (broker, promise) = (self.clone(), promises.then(|| self.0.saves.promises.begin()));
-            self.0.saves.run(&self.0.ctx, promises, move || {
+            self.0.saves.run(&self.0.ctx, rank, move || {
                 let errands = broker.run_lane(id);
                 drop(promise);
                 broker.run_or_hand_over(errands);

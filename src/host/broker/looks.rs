@@ -6,6 +6,7 @@
 
 use super::Broker;
 use super::lying::{Lying, LyingOutcome, Outcomes};
+use super::saves::Rank;
 use crate::host::delivery::{Lies, Look};
 use crate::host::keyed_lock::KeyGuard;
 use crate::host::session::Liveness;
@@ -124,7 +125,7 @@ impl Broker {
                 drop(alone);
             });
         }
-        self.0.saves.run(&self.0.ctx, false, move || {
+        self.0.saves.run(&self.0.ctx, Rank::Note, move || {
             for (id, news) in news.by_ref().take(AT_A_TIME) {
                 let errands = broker.apply_here(id, news.event());
                 broker.run_or_hand_over(errands);

@@ -1,6 +1,7 @@
 //! The threads on which asks are loaded, stepped and saved. They are the store's alone, so that no hung folder of a group
 //! takes them all. What promises something goes first: the rest waits behind a small gate, and in a burst of promises one
-//! piece of it runs at a time.
+//! piece of it runs at a time. What only waits in memory for a flush takes next to no time, so one thread does it for all asks: to wake
+//! one for each would take longer.
 
 use crate::host::ctx::Ctx;
 use parking_lot::{Condvar, Mutex};
@@ -25,6 +26,16 @@ const KEPT: usize = 1_024;
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 pub(super) type Work = Box<dyn FnOnce() + Send>;
+
+/// What becomes of a piece of work that blocks on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rank {
+    /// Somebody waits for it.
+    Promise,
+    FollowUp,
+    /// It waits in memory for a flush.
+    Note,
+}
 
 /// The promises that are being saved.
 #[derive(Debug, Default)]
@@ -148,6 +159,7 @@ pub(super) struct Saves {
     /// Only its blocking threads are used.
     threads: Option<Runtime>,
     gate: Arc<Gate>,
+    notes: Arc<Gate>,
     /// The promises that are being saved.
     pub(super) promises: Arc<Promises>,
 }
@@ -158,19 +170,25 @@ impl Saves {
         let builder = builder.max_blocking_threads(THREADS).thread_keep_alive(KEEP_ALIVE);
         let builder = builder.thread_name(ctx.thread_name("save"));
         let promises = Arc::default();
-        Ok(Self { threads: Some(builder.build()?), gate: Gate::new(BEHIND_THE_GATE, &promises), promises })
+        let (gate, notes) = (Gate::new(BEHIND_THE_GATE, &promises), Gate::new(1, &promises));
+        Ok(Self { threads: Some(builder.build()?), gate, notes, promises })
     }
 
     /// Lets all that is to be saved go first: nobody waits for what the caller does.
     pub(super) fn make_way(&self) {
         self.gate.make_way();
+        self.notes.make_way();
         self.promises.make_way(1);
     }
 
     /// Runs work that blocks on the disk.
-    pub(super) fn run(&self, ctx: &Ctx, promises: bool, work: impl FnOnce() + Send + 'static) {
+    pub(super) fn run(&self, ctx: &Ctx, rank: Rank, work: impl FnOnce() + Send + 'static) {
         let work: Work = Box::new(ctx.as_own(work));
-        let work = if promises { Some(work) } else { self.gate.admit(work) };
+        let work = match rank {
+            Rank::Promise => Some(work),
+            Rank::FollowUp => self.gate.admit(work),
+            Rank::Note => self.notes.admit(work),
+        };
         if let (Some(work), Some(threads)) = (work, &self.threads) {
             threads.spawn_blocking(work);
         }

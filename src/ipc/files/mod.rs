@@ -7,6 +7,8 @@
 mod in_place;
 mod read;
 mod stamp;
+#[cfg(feature = "host")]
+mod whole;
 
 pub use in_place::InPlace;
 pub use read::{MORE_FILES, ReadError, is_of_the_process};

@@ -8,17 +8,19 @@ use super::opening::{WITH_JOURNAL, mark_format};
 use super::record;
 use super::unfiled::{InFile, Saved, Unfiled, is_in};
 use super::{Files, Kind, file_name};
-use crate::ipc::files::Access;
-use crate::sabotage::crash_point;
+use crate::ipc::files::{Access, Dir};
+use crate::sabotage::{crash_point, on};
 use askd_core::record::EntryId;
 use askd_core::{Ask, AskId, Group};
 use std::io;
 use std::sync::Arc;
 
-/// For how many asks in turn a flush keeps others from saving.
+/// For how many asks in turn a flush keeps others from saving, and how many it files at a time: what others sync waits for the disk meanwhile.
 const AT_A_TIME: usize = 128;
+/// Of so many files at a time the file system is synced as a whole. It may hold much that other programs have written. Tests seldom have many.
+const MANY: usize = if cfg!(debug_assertions) { 2 } else { 32 };
 
-/// A record that a flush has written or synced, and not named yet.
+/// A record that a flush has written, or found written, and not named yet.
 #[derive(Debug)]
 pub(super) struct Staged {
     kind: Kind,
@@ -33,18 +35,38 @@ pub(super) struct Staged {
 impl Files {
     /// Files an ask, if it has to be and the journal has no newer record of it by then.
     pub(super) fn flush_ask(&self, id: AskId, temporary: &str) -> io::Result<()> {
-        let Some(staged) = self.stage_flush(id, temporary)? else { return Ok(()) };
-        let (group, in_folder, written) = (staged.group.clone(), is_in(staged.kind, staged.moves), staged.written);
-        let finished = self.finish_flush(id, temporary, &staged);
-        if finished.is_err() && written {
-            // The next flush may be one with another temporary name, or may have nothing to write.
-            let _stays = self.folder(in_folder, &group).and_then(|folder| folder.remove(temporary));
+        self.end_staged(id, temporary, self.stage_flush(id, temporary))
+    }
+
+    /// The same of some. Returns what became of each.
+    fn flush_some(&self, ids: &[AskId]) -> Vec<io::Result<()>> {
+        let temporary = |id: &AskId| format!(".tmp-flush-{id}");
+        if !self.syncs_as_one || ids.len() < MANY {
+            return ids.iter().map(|id| self.flush_ask(*id, &temporary(id))).collect();
         }
-        finished.map(drop)
+        let mut staged: Vec<_> = ids.iter().map(|id| self.stage(*id, &temporary(id), false)).collect();
+        let last = ids.iter().zip(&staged).rev().find_map(|(id, staged)| Some((id, staged.as_ref().ok()?.as_ref()?)));
+        // The device may hold some of it back until a file is synced.
+        let synced = last
+            .filter(|_| !on("nofilesync"))
+            .map(|(id, last)| self.root.sync_file_system().and_then(|()| self.sync_staged(*id, &temporary(id), last)));
+        if let Some(Err(error)) = synced {
+            for (id, staged) in ids.iter().zip(&mut staged) {
+                if let Ok(Some(unsynced)) = staged {
+                    self.drop_staged(*id, &temporary(id), unsynced);
+                    *staged = Err(same(&error));
+                }
+            }
+        }
+        ids.iter().zip(staged).map(|(id, staged)| self.end_staged(*id, &temporary(id), staged)).collect()
     }
 
     /// Writes and syncs it. Saves may come meanwhile.
     pub(super) fn stage_flush(&self, id: AskId, temporary: &str) -> io::Result<Option<Staged>> {
+        self.stage(id, temporary, true)
+    }
+
+    fn stage(&self, id: AskId, temporary: &str, syncs: bool) -> io::Result<Option<Staged>> {
         let (staged, ask, in_doubt) = match self.unfiled.lock(id).get(&id) {
             Some(it) => {
                 let (group, entry) = (it.ask.group.clone(), it.entry.clone());
@@ -54,25 +76,53 @@ impl Files {
             }
             None => return Ok(None),
         };
-        let folder = self.folder(is_in(staged.kind, staged.moves), &staged.group)?;
         if staged.written {
             // What is in doubt stays so until a step has taken it into account, which may be after the next start.
             let boot = in_doubt.as_ref().unwrap_or(&self.boot.id);
-            let bytes = record::write(&ask, boot, Some(&staged.entry))?;
-            folder.stage(temporary, &bytes, Access::PRIVATE)?;
-        } else if let Err(error) = folder.sync_file(&file_name(id)) {
-            // The kernel may treat what it could not write as written, so the next flush makes another file.
-            if let Some(it) = self.unfiled.lock(id).get_mut(&id) {
-                it.file = InFile::Older;
-            }
+            let (bytes, folder) = (record::write(&ask, boot, Some(&staged.entry))?, self.folder_of(&staged)?);
+            let stage = if syncs { Dir::stage } else { Dir::stage_unsynced };
+            stage(&folder, temporary, &bytes, Access::PRIVATE)?;
+        } else if syncs && let Err(error) = self.sync_staged(id, temporary, &staged) {
+            self.drop_staged(id, temporary, &staged);
             return Err(error);
         }
         Ok(Some(staged))
     }
 
+    fn sync_staged(&self, id: AskId, temporary: &str, staged: &Staged) -> io::Result<()> {
+        let name = file_name(id);
+        self.folder_of(staged)?.sync_file(if staged.written { temporary } else { &name })
+    }
+
+    /// It could not be synced, or not be named.
+    fn drop_staged(&self, id: AskId, temporary: &str, staged: &Staged) {
+        if staged.written {
+            // The next flush may be one with another temporary name, or may have nothing to write.
+            let _stays = self.folder_of(staged).and_then(|folder| folder.remove(temporary));
+        } else if let Some(it) = self.unfiled.lock(id).get_mut(&id) {
+            // The kernel may treat what it could not write as written, so the next flush makes another file.
+            it.file = InFile::Older;
+        }
+    }
+
+    /// Gives what was staged its name.
+    fn end_staged(&self, id: AskId, temporary: &str, staged: io::Result<Option<Staged>>) -> io::Result<()> {
+        let Some(staged) = staged? else { return Ok(()) };
+        let finished = self.finish_flush(id, temporary, &staged);
+        if finished.is_err() && staged.written {
+            self.drop_staged(id, temporary, &staged);
+        }
+        finished.map(drop)
+    }
+
+    /// Where the file is, or is to be.
+    fn folder_of(&self, staged: &Staged) -> io::Result<Arc<Dir>> {
+        self.folder(is_in(staged.kind, staged.moves), &staged.group)
+    }
+
     /// Gives what was staged its name, unless the journal has a newer record by now: `false`.
     pub(super) fn finish_flush(&self, id: AskId, temporary: &str, staged: &Staged) -> io::Result<bool> {
-        let folder = self.folder(is_in(staged.kind, staged.moves), &staged.group)?;
+        let folder = self.folder_of(staged)?;
         let mut unfiled = self.unfiled.lock(id);
         let overtaken = unfiled.get(&id).is_some_and(|now| now.entry != staged.entry);
         let Some(now) = unfiled.get_mut(&id).filter(|_| !overtaken) else {
@@ -130,15 +180,18 @@ impl Files {
     /// Files those that are due. Returns the first failure, and the asks that are not filed although nothing else has their newest record.
     fn file_those(&self, is_due: impl Fn(&Unfiled) -> bool) -> (io::Result<()>, Vec<AskId>) {
         let (mut filed, mut left) = (Ok(()), Vec::new());
-        for id in self.unfiled.all() {
-            let is_left = self.unfiled.lock(id).get(&id).and_then(|it| (!is_due(it)).then_some(it.only_here));
-            if let Some(only_here) = is_left {
-                left.extend(only_here.then_some(id));
-                continue;
+        for some in self.unfiled.all().chunks(AT_A_TIME) {
+            let mut due = Vec::new();
+            for id in some {
+                let is_left = self.unfiled.lock(*id).get(id).and_then(|it| (!is_due(it)).then_some(it.only_here));
+                match is_left {
+                    None => due.push(*id),
+                    Some(only_here) => left.extend(only_here.then_some(*id)),
+                }
             }
-            if let Err(error) = self.flush_ask(id, &format!(".tmp-flush-{id}")) {
-                left.push(id);
-                filed = filed.and(Err(error));
+            for (id, ended) in due.iter().zip(self.flush_some(&due)) {
+                left.extend(ended.is_err().then_some(*id));
+                filed = filed.and(ended);
             }
         }
         (filed, left)
@@ -226,4 +279,9 @@ impl Files {
         self.cache.lock().moved(ask.id, Kind::Settled);
         Ok(())
     }
+}
+
+/// The same error: each ask has one of its own.
+fn same(error: &io::Error) -> io::Error {
+    error.raw_os_error().map_or_else(|| io::Error::new(error.kind(), error.to_string()), io::Error::from_raw_os_error)
 }

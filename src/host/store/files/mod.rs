@@ -88,6 +88,8 @@ pub struct Files {
     /// The format of the folder says that there is a journal.
     marked: Mutex<bool>,
     unfiled: AllUnfiled,
+    /// One sync of the file system does for the files of many asks.
+    syncs_as_one: bool,
     /// The asks that were found in the journal at the start.
     adopted: HashSet<AskId>,
     cache: Mutex<Cache<Kind>>,

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 
 pub(super) const FILE: &str = "push.json";
 const FORMAT: u32 = 1;
@@ -81,6 +82,8 @@ pub(super) struct Devices {
     kept: Mutex<Kept>,
     /// Held over a change and its write, so that changes reach the disk in their order.
     changing: Mutex<()>,
+    /// There may be some where there were none.
+    came: Notify,
 }
 
 impl Devices {
@@ -111,11 +114,18 @@ impl Devices {
             let made = generate().ok_or_else(|| unusable("cannot make a key"))?;
             Ok((Some(serde_json::to_vec_pretty(&made.1)?), made))
         })?;
-        Ok(Self { documents, vapid, kept: Mutex::new(kept), changing: Mutex::default() })
+        Ok(Self { documents, vapid, kept: Mutex::new(kept), changing: Mutex::default(), came: Notify::new() })
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.kept.lock().devices.is_empty()
+    }
+
+    /// Waits until there are some. One task may.
+    pub(super) async fn some(&self) {
+        while self.is_empty() {
+            self.came.notified().await;
+        }
     }
 
     /// All that there are.
@@ -200,6 +210,9 @@ impl Devices {
             Ok((after, kept))
         })?;
         *self.kept.lock() = kept;
+        if !self.is_empty() {
+            self.came.notify_one();
+        }
         Ok(())
     }
 }

@@ -118,7 +118,9 @@ impl Push {
                 again = Some(clock.monotonic() + PAUSE);
             }
             let heard = tokio::select! {
-                heard = changes.recv() => heard,
+                // Without browsers nobody is told: what changes wakes nothing here. Whoever signs up knows it from the page.
+                heard = changes.recv(), if !self.0.devices.is_empty() => heard,
+                () = self.0.devices.some(), if self.0.devices.is_empty() => continue,
                 () = self.0.ctx.stopping() => return self.keep(&mut told).await,
                 Ok(written) = documents.recv() => {
                     if written == devices::FILE {

@@ -378,8 +378,7 @@ impl Dir {
         }
     }
 
-    /// The same, tried three times: for a file that would mislead its reader if it stayed, and that nothing checks
-    /// again.
+    /// The same, tried three times: for a file that would mislead its reader if it stayed, and that nothing checks again.
     pub fn remove_for_good(&self, name: &str) -> io::Result<bool> {
         self.remove(name).or_else(|_| self.remove(name)).or_else(|_| self.remove(name))
     }

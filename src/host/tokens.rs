@@ -319,7 +319,12 @@ fn read<T: DeserializeOwned + Default>(documents: &dyn Documents, name: &str) ->
 fn parse<T: DeserializeOwned + Default>(name: &str, bytes: Option<&[u8]>) -> io::Result<T> {
     let unfit = |why: String| io::Error::other(format!("state/{name}: {why}"));
     let Some(bytes) = bytes else { return Ok(T::default()) };
-    let File { v, tokens } = serde_json::from_slice(bytes).map_err(|error| unfit(error.to_string()))?;
+    let damaged = |error| {
+        unfit(format!(
+            "it is damaged ({error}): restore it from a backup, or remove it and make new tokens (askd token new)"
+        ))
+    };
+    let File { v, tokens } = serde_json::from_slice(bytes).map_err(damaged)?;
     if v > VERSION { Err(unfit("a newer askd wrote it".to_owned())) } else { Ok(tokens) }
 }
 

@@ -8,6 +8,8 @@ use std::time::Duration;
 const CAREFUL_WAIT: Duration = Duration::from_secs(45);
 /// A person needs at least so long to see a question.
 const MIN_TIMEOUT: Duration = Duration::from_secs(300);
+/// The longest `timeoutMs`.
+const MAX_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// What clients are known to allow: how the name begins with which they introduce themselves, in small letters, the first
 /// version that allows it, and how long a call waits (`None`: to the end). `docs/agents.md` has the same table.
 const CLIENTS: [(&str, (u32, u32), Option<Duration>); 6] = [
@@ -56,7 +58,12 @@ impl Settings {
         }
         let max_wait = set("ASKD_MAX_WAIT").filter(|value| value.trim() != "auto");
         let max_wait = max_wait.map(|value| duration("ASKD_MAX_WAIT", value)).transpose()?;
-        let min_timeout = set("ASKD_MIN_TIMEOUT").map(|value| duration("ASKD_MIN_TIMEOUT", value)).transpose()?;
+        let min_timeout = set("ASKD_MIN_TIMEOUT").map(|value| {
+            let least = duration("ASKD_MIN_TIMEOUT", value.clone())?;
+            let why = "no question is open for longer than 7 days".to_owned();
+            if least > MAX_TIMEOUT { Err(BadSetting { name: "ASKD_MIN_TIMEOUT", value, why }) } else { Ok(least) }
+        });
+        let min_timeout = min_timeout.transpose()?;
         Ok(Self { policy, min_timeout: min_timeout.unwrap_or(MIN_TIMEOUT), max_wait })
     }
 
@@ -131,6 +138,11 @@ mod tests {
             "ASKD_MAX_WAIT=\"soon\": not a duration; use seconds, or a unit like 45s or 30m, or auto"
         );
         assert!(error("ASKD_MIN_TIMEOUT", "-3").starts_with("ASKD_MIN_TIMEOUT=\"-3\": not a duration"));
+        assert_eq!(
+            error("ASKD_MIN_TIMEOUT", "8d"),
+            "ASKD_MIN_TIMEOUT=\"8d\": no question is open for longer than 7 days"
+        );
+        assert!(read(&[("ASKD_MIN_TIMEOUT", "7d")]).is_ok());
         assert!(error("ASK_USER_TIMEOUT_POLICY", "x").contains("neither return_cancel nor abort_task"));
     }
 }

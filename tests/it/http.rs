@@ -71,13 +71,13 @@ fn wrong_bodies_and_names_are_told_what_is_wrong() {
     for (body, status) in [
         ("", 400),
         ("{", 400),
-        ("[]", 400),
-        ("{}", 400),
-        (r#"{"answers": 7}"#, 400),
-        (r#"[{"r1_0": "React"}, "cli"]"#, 400),
-        (r#"{"answers": [["r1_0", "React"]]}"#, 400),
-        (r#"{"answers": {}, "extra": 1}"#, 400),
-        (r#"{"answers": {}, "by": "alice"}"#, 400),
+        ("[]", 422),
+        ("{}", 422),
+        (r#"{"answers": 7}"#, 422),
+        (r#"[{"r1_0": "React"}, "cli"]"#, 422),
+        (r#"{"answers": [["r1_0", "React"]]}"#, 422),
+        (r#"{"answers": {}, "extra": 1}"#, 422),
+        (r#"{"answers": {}, "by": "alice"}"#, 422),
         (r#"{"answers": {"r1_0": "React", "Which framework?": "Vue"}}"#, 422),
     ] {
         let (got, text) = world.raw("POST", &path, &good, body);
@@ -91,7 +91,7 @@ fn wrong_bodies_and_names_are_told_what_is_wrong() {
     }
     for call in ["dismiss", "cancel", "reset", "shown"] {
         let (got, text) = world.raw("POST", &format!("/api/v1/asks/{id}/{call}"), &good, r#"["cli"]"#);
-        assert_eq!(got, 400, "{call}: {text}");
+        assert_eq!(got, 422, "{call}: {text}");
     }
     let huge = format!(r#"{{"answers": {{"r1_0": "{}"}}}}"#, "x".repeat(300 * 1024));
     assert_eq!(world.raw("POST", &path, &good, &huge).0, 413);

@@ -474,7 +474,7 @@ fn no_browser_makes_askd_call_into_its_own_network() {
         assert_eq!(call(&world, &world.token(), "POST", &subscription).0, 422);
     }
     assert_eq!(call(&world, "nobody-0123456789", "POST", &good).0, 401);
-    assert_eq!(call(&world, &world.token(), "POST", &json!({"endpoint": 1})).0, 400);
+    assert_eq!(call(&world, &world.token(), "POST", &json!({"endpoint": 1})).0, 422);
 
     // A name that leads there is found out when it is looked up.
     let named = format!("https://localhost:{}/own", service.host.rsplit_once(':').unwrap().1);

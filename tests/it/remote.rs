@@ -310,7 +310,7 @@ fn a_token_opens_its_own_group_and_no_other_door() {
         let call = format!("GET /agent/v1/asks/r1 HTTP/1.1\r\n{header}{headers}connection: close\r\n\r\n");
         assert_eq!(exchange(mine.at, call.as_bytes()).0, 403, "{header}");
     }
-    assert_eq!(remote.world.call("POST", "/tokens", Some(&json!({"group": "no group!"}))).0, 400);
+    assert_eq!(remote.world.call("POST", "/tokens", Some(&json!({"group": "no group!"}))).0, 422);
 }
 
 #[test]

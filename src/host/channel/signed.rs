@@ -29,8 +29,8 @@ const USUAL_BODY: usize = 256 * 1024;
 
 /// How many forged webhooks are refused at once in such a time. More than these wait until it is over: whoever floods askd with them leaves
 /// the processors to genuine ones.
-const FORGED: u32 = 300;
-const WINDOW: Duration = Duration::from_millis(10);
+const FORGED: u32 = 150;
+const WINDOW: Duration = Duration::from_millis(5);
 
 /// How a platform signs its webhooks. Implemented by the state of its routes.
 pub(super) trait Platform: Sync {

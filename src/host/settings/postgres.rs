@@ -34,6 +34,8 @@ impl PostgresSettings {
             };
             if url.as_ref().is_some_and(|url| !is_one(url)) {
                 mistakes.add(format!("postgres.{key}"), "it is not a URL like postgres://user@host/database");
+            } else if let Some(why) = url.as_ref().and_then(unfit) {
+                mistakes.add(format!("postgres.{key}"), format!("it cannot be used: {why}"));
             }
         }
         if self.node.is_empty() {
@@ -45,4 +47,15 @@ impl PostgresSettings {
         }
         self
     }
+}
+
+/// Why no connection can be made with such a URL.
+#[cfg(feature = "postgres")]
+fn unfit(url: &SecretString) -> Option<String> {
+    url.expose_secret().parse::<sqlx::postgres::PgConnectOptions>().err().map(|error| error.to_string())
+}
+
+#[cfg(not(feature = "postgres"))]
+fn unfit(_: &SecretString) -> Option<String> {
+    None
 }

@@ -59,6 +59,11 @@ fn values_that_make_no_sense_are_named_with_what_to_write() {
         ("[http]\nwebhook_listen = \"127.0.0.1:8484\"", "askd listens there already (http.listen)"),
         ("[agents]\nlisten = \"127.0.0.1:8484\"", "askd listens there already (http.listen)"),
         ("[postgres]\nurl = \"mysql://x\"", "postgres.url"),
+        #[cfg(feature = "postgres")]
+        (
+            "[postgres]\nurl = \"postgres://askd@db/askd\"\nlisten_url = \"postgres://db/askd?sslmode=bogus\"",
+            "postgres.listen_url: it cannot be used: ",
+        ),
         ("[web]\ntoken_file = \"/does/not/exist\"", "web.token_file"),
         ("[groups.a]\nroutes = [{ channel = \"fax\" }]", "groups.a.routes[0].channel"),
         ("[groups.a]\nroutes = [{ channel = \"web\", chat = \"C1\" }]", "groups.a.routes[0]"),

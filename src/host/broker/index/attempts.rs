@@ -4,28 +4,28 @@
 //! Counted from the kept asks and built anew at every start, in any order. Only the moments of Allow again
 //! are stored (`store/files/groups.rs`). This module says what is over the limit; the core decides what follows.
 
-use super::Slot;
 use super::entries::{Entries, Entry, answered_at};
 use super::tables::Names;
+use super::{Naming, Slot};
 use crate::host::store::Allowed;
 use crate::ipc::wire::digest;
 use askd_core::{Ask, AskId, Content, Digest, Group, Person, Question, Time};
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::{Hash, Hasher};
 
 /// The most asks that are counted for one question: far more than any limit.
 const MOST: usize = 64;
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::host::broker) struct Attempts {
-    /// Asks that count, by the hash of their group and of the [`subject`] of each question.
+    /// Asks that count, by the name of each of their questions.
     asked: Names,
     groups: HashMap<Group, Counted>,
     /// While asks are loaded, in any order: the last answer to each question. Afterwards an answer simply ends the count of
     /// all asks before it.
     answered: Option<HashMap<u64, Time>>,
-    hash: RandomState,
+    naming: Naming,
 }
 
 /// Of one group.
@@ -42,9 +42,24 @@ struct Counted {
 struct Block {
     /// The questions it is about.
     about: Vec<Digest>,
+    names: Vec<u64>,
     /// It holds for its questions under every title and context.
     any_context: bool,
     since: Time,
+}
+
+impl Counted {
+    /// What was allowed again of these questions before an answer to them was allowed by nobody since.
+    fn answer(&mut self, content: &Content, at: Time) {
+        if self.allowed.is_empty() {
+            return;
+        }
+        for subject in subjects(content) {
+            if let Some((_, by)) = self.allowed.get_mut(&subject).filter(|(allowed, _)| *allowed <= at) {
+                *by = None;
+            }
+        }
+    }
 }
 
 /// A question with the title and context above it: the same stock wording about something else is another question.
@@ -73,8 +88,33 @@ fn given(text: Option<&String>) -> [&[u8]; 2] {
 }
 
 /// The subjects of an ask, question by question.
-pub(super) fn subjects(content: &Content) -> impl Iterator<Item = Digest> {
+fn subjects(content: &Content) -> impl Iterator<Item = Digest> {
     content.questions.iter().map(|question| subject(content, alone(question)))
+}
+
+/// What a person sees of a question, as [`alone`] has it.
+struct Seen<'a>(&'a Question);
+
+impl Hash for Seen<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Question { id: _, text, header, kind, choices, custom, required, placeholder } = self.0;
+        (kind.name(), text, header, custom, required, placeholder, choices.len()).hash(state);
+        for choice in choices {
+            (&choice.label, &choice.description).hash(state);
+        }
+    }
+}
+
+impl Naming {
+    /// The name of a question under this title and context. A start needs those of all asks, and a [`subject`] takes five times as long.
+    fn question(&self, group: &Group, Content { title, context, questions: _ }: &Content, question: &Question) -> u64 {
+        self.name((group, title, context, Seen(question)))
+    }
+
+    /// Those of an ask, question by question.
+    pub(super) fn questions(&self, group: &Group, content: &Content) -> impl Iterator<Item = u64> {
+        content.questions.iter().map(|question| self.question(group, content, question))
+    }
 }
 
 /// The subjects that a block of this ask, or Allow again on it, holds for.
@@ -86,16 +126,16 @@ pub(in crate::host::broker) fn held(ask: &Ask) -> Vec<Digest> {
 }
 
 impl Attempts {
-    fn hash(&self, group: &Group, subject: Digest) -> u64 {
-        self.hash.hash_one((group, subject))
+    pub(super) fn new(naming: Naming) -> Self {
+        Self { asked: Names::default(), groups: HashMap::new(), answered: None, naming }
     }
 
-    /// Takes in what an ask has become. `before` is what was known of it; `subjects` are worked out only if they are needed.
+    /// Takes in what an ask has become. `before` is what was known of it; the `names` of its questions are worked out only if they are needed.
     pub(super) fn note(
         &mut self,
         slot: Slot,
         ask: &Ask,
-        subjects: impl IntoIterator<Item = Digest>,
+        names: impl IntoIterator<Item = u64>,
         before: Option<&Entry>,
         entries: &Entries,
     ) {
@@ -103,32 +143,31 @@ impl Attempts {
         let (counts, created) = (entries[slot].counts(), entries[slot].created());
         let answered = answered_at(ask).filter(|_| !had_answer);
         if counts != counted || answered.is_some() {
-            for subject in subjects {
-                let hash = self.hash(&ask.group, subject);
-                let last = self.answered.as_ref().and_then(|answered| answered.get(&hash));
+            for name in names {
+                let last = self.answered.as_ref().and_then(|answered| answered.get(&name));
                 if !counts {
-                    self.asked.remove(hash, slot);
-                } else if last.is_none_or(|last| created > *last) && self.asked.of(hash).take(MOST).count() < MOST {
-                    self.asked.insert(hash, slot);
+                    self.asked.remove(name, slot);
+                } else if last.is_none_or(|last| created > *last) && self.asked.of(name).take(MOST).count() < MOST {
+                    self.asked.insert(name, slot);
                 }
                 let Some(at) = answered else { continue };
                 if let Some(answered) = &mut self.answered {
-                    let last = answered.entry(hash).or_insert(at);
+                    let last = answered.entry(name).or_insert(at);
                     *last = at.max(*last);
                 }
-                let group = self.groups.entry(ask.group.clone()).or_default();
-                if let Some((_, by)) = group.allowed.get_mut(&subject).filter(|(allowed, _)| *allowed <= at) {
-                    *by = None;
-                }
-                let over: Vec<Slot> = self.asked.of(hash).filter(|slot| entries[*slot].created() <= at).collect();
+                let over: Vec<Slot> = self.asked.of(name).filter(|slot| entries[*slot].created() <= at).collect();
                 for slot in over {
-                    self.asked.remove(hash, slot);
+                    self.asked.remove(name, slot);
                 }
+            }
+            if let (Some(at), Some(group)) = (answered, self.groups.get_mut(&ask.group)) {
+                group.answer(&ask.content, at);
             }
         }
         if ask.is_blocked() {
             let any_context = ask.block().is_some_and(|block| block.any_context);
-            let block = Block { about: held(ask), any_context, since: ask.created_at };
+            let names = self.naming.questions(&ask.group, &ask.content).collect();
+            let block = Block { about: held(ask), names, any_context, since: ask.created_at };
             self.groups.entry(ask.group.clone()).or_default().blocked.insert(ask.id, block);
         } else if before.is_some_and(Entry::is_blocked) {
             self.end_block(ask);
@@ -145,8 +184,8 @@ impl Attempts {
     pub(super) fn remove(&mut self, slot: Slot, ask: &Ask, entries: &Entries) {
         self.end_block(ask);
         if entries[slot].counts() {
-            for subject in subjects(&ask.content) {
-                self.asked.remove(self.hash(&ask.group, subject), slot);
+            for name in self.naming.questions(&ask.group, &ask.content) {
+                self.asked.remove(name, slot);
             }
         }
     }
@@ -177,12 +216,12 @@ impl Attempts {
         }
     }
 
-    /// How often a question was asked since the last answer, and since any of these was allowed again.
-    fn count(&self, group: &Group, subject: Digest, alone: Option<Digest>, entries: &Entries) -> u32 {
-        let allowed = self.groups.get(group).map(|group| &group.allowed);
-        let since = [Some(subject), alone].into_iter().flatten().filter_map(|one| Some(allowed?.get(&one)?.0)).max();
-        let asked = self.asked.of(self.hash(group, subject));
-        let count = asked.filter(|slot| since.is_none_or(|since| entries[*slot].created() > since)).count();
+    /// How often the question of this name was asked since the last answer, and since any of these was allowed again.
+    fn count(&self, group: &Group, name: u64, allowed: &[Digest], entries: &Entries) -> u32 {
+        let known = self.groups.get(group).map(|group| &group.allowed);
+        let since = allowed.iter().filter_map(|one| Some(known?.get(one)?.0)).max();
+        let count =
+            self.asked.of(name).filter(|slot| since.is_none_or(|since| entries[*slot].created() > since)).count();
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 
@@ -198,7 +237,8 @@ impl Attempts {
         let (mut over, mut most) = (Vec::new(), 0);
         for (at, question) in content.questions.iter().enumerate() {
             let alone = alone(question);
-            let count = self.count(group, subject(content, alone), Some(alone), entries);
+            let name = self.naming.question(group, content, question);
+            let count = self.count(group, name, &[subject(content, alone), alone], entries);
             let blocked_before =
                 blocked.is_some_and(|blocked| blocked.values().any(|block| block.about.contains(&alone)));
             if count >= u32::from(limit) || blocked_before {
@@ -228,14 +268,16 @@ impl Attempts {
         let Some(counted) = self.groups.get(group) else { return Vec::new() };
         let ended = counted.blocked.iter().filter_map(|(id, block)| {
             let allowed = |one: &Digest| counted.allowed.get(one).filter(|(at, _)| *at >= block.since);
-            let free = |one: &Digest| {
-                if block.any_context {
-                    return allowed(one).is_some();
-                }
-                self.count(group, *one, None, entries) < u32::from(limit)
+            let is_free = if block.any_context {
+                block.about.iter().all(|one| allowed(one).is_some())
+            } else {
+                let is_free = |(one, name): (&Digest, &u64)| {
+                    self.count(group, *name, std::slice::from_ref(one), entries) < u32::from(limit)
+                };
+                block.about.iter().zip(&block.names).all(is_free)
             };
             let last = || block.about.iter().filter_map(allowed).max_by_key(|(at, _)| *at);
-            block.about.iter().all(free).then(|| (*id, last().and_then(|(_, by)| by.clone())))
+            is_free.then(|| (*id, last().and_then(|(_, by)| by.clone())))
         });
         ended.collect()
     }
@@ -265,8 +307,12 @@ mod tests {
 
     #[test]
     fn a_question_is_the_same_if_a_person_sees_the_same() {
+        let naming = Naming::default();
+        let name = |question: &Question| naming.name(Seen(question));
         let plain = alone(&question(|_| {}));
-        assert_eq!(plain, alone(&question(|draft| draft.id = Some("other".to_owned()))), "its id is not seen");
+        let renamed = question(|draft| draft.id = Some("other".to_owned()));
+        assert_eq!(plain, alone(&renamed), "its id is not seen");
+        assert_eq!(name(&question(|_| {})), name(&renamed));
         let others = [
             question(|draft| draft.text = "q?".to_owned()),
             question(|draft| draft.header = Some("h".to_owned())),
@@ -279,15 +325,19 @@ mod tests {
             question(|draft| draft.required = Some(false)),
             question(|draft| draft.multiple = true),
         ];
+        let mut names: Vec<u64> = others.iter().chain([&renamed]).map(name).collect();
         let mut all: Vec<Digest> = others.iter().map(alone).collect();
         all.push(plain);
         let texts = [None, Some(String::new()), Some("t".to_owned())];
         let pairs = texts.iter().flat_map(|title| texts.iter().map(move |context| (title.clone(), context.clone())));
         all.extend(pairs.flat_map(|(title, context)| {
             let questions = Questions::new("r", vec![Draft { text: "q".to_owned(), ..Draft::default() }]).unwrap();
-            subjects(&Content { title, context, questions }).collect::<Vec<_>>()
+            let content = Content { title, context, questions };
+            names.extend(naming.questions(&"g".parse().unwrap(), &content));
+            subjects(&content).collect::<Vec<_>>()
         }));
         let count = all.len();
+        assert_eq!(names.iter().collect::<std::collections::HashSet<_>>().len(), count);
         all.sort_by_key(ToString::to_string);
         all.dedup();
         assert_eq!(all.len(), count, "each of them differs from every other");

@@ -2,7 +2,7 @@
 //! everybody waits for the index. So they are put in order many at a time. Until then no list has them, no code is looked for among
 //! theirs, and their deadlines wait: whoever needs all of them waits until they are loaded.
 
-use super::{By, Index, Named, Slot, coded, due};
+use super::{By, Index, Named, coded, due};
 use askd_core::{Ask, Time};
 
 /// How many are put in order at a time. With more of them the allocator keeps what the sorting took.
@@ -40,22 +40,11 @@ impl Index {
 
     /// Puts those in order that are not yet. None of them may have changed since it was entered.
     pub(super) fn order(&mut self) {
-        let Some(mut slots) = self.unordered.as_mut().map(std::mem::take) else { return };
-        slots.sort_by_cached_key(|slot| self.entries[*slot].at());
-        // Each part of the list from its beginning: the latest outcomes stand first.
-        let is_settled = |slot: &&Slot| self.entries[**slot].is_settled();
-        for slot in slots.iter().filter(|slot| !is_settled(slot)).chain(slots.iter().rev().filter(is_settled)) {
-            self.pages.put(*slot, &self.entries);
-        }
-        slots.sort_by_cached_key(|slot| coded(&self.entries)(*slot));
-        for slot in &slots {
-            self.codes.insert(*slot, coded(&self.entries));
-        }
-        slots.retain(|slot| self.entries[*slot].deadline() < Time::MAX);
-        slots.sort_by_cached_key(|slot| due(&self.entries)(*slot));
-        for slot in &slots {
-            self.deadlines.insert(*slot, due(&self.entries));
-        }
+        let Some(slots) = self.unordered.as_mut().map(std::mem::take) else { return };
+        self.pages.put_all(&slots, &self.entries);
+        let with_deadlines = slots.iter().filter(|slot| self.entries[**slot].deadline() < Time::MAX);
+        self.deadlines.insert_all(with_deadlines.copied().collect(), due(&self.entries));
+        self.codes.insert_all(slots, coded(&self.entries));
     }
 
     /// All that has to be read was.

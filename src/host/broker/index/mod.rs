@@ -16,7 +16,6 @@ mod reaching;
 mod tables;
 mod tallies;
 
-use attempts::subjects;
 pub(super) use attempts::{Attempts, held};
 pub(super) use chats::is_chat;
 pub use pages::Cursor;
@@ -24,7 +23,7 @@ pub(super) use pages::{Began, Position};
 pub(super) use tallies::Tallies;
 
 use super::lying::Lying;
-use askd_core::{Ask, AskId, Content, Digest, Group, Person, Time};
+use askd_core::{Ask, AskId, Content, Group, Person, Time};
 use chats::Chats;
 use entries::{Entries, Entry};
 use groups::Groups;
@@ -93,13 +92,13 @@ pub(super) struct Naming(RandomState);
 #[derive(Debug)]
 pub(super) struct Named {
     names: Vec<(By, u64)>,
-    subjects: Vec<Digest>,
+    questions: Vec<u64>,
 }
 
 impl Naming {
     /// All that has to be known of a new ask.
     pub(super) fn of(&self, ask: &Ask) -> Named {
-        Named { names: self.names(ask), subjects: subjects(&ask.content).collect() }
+        Named { names: self.names(ask), questions: self.questions(&ask.group, &ask.content).collect() }
     }
 
     fn name(&self, what: impl Hash) -> u64 {
@@ -135,7 +134,7 @@ impl Default for Index {
             // Tells this run of the daemon from any other.
             pages: Pages::new(naming.name("life")),
             chats: Chats::default(),
-            attempts: Attempts::default(),
+            attempts: Attempts::new(naming.clone()),
             groups: Groups::default(),
             clocks: Vec::new(),
             resting: HashMap::new(),
@@ -185,7 +184,7 @@ impl Index {
     }
 
     /// Enters an ask, but into no order. `None`: it was known.
-    fn add(&mut self, ask: &Ask, Named { names, subjects }: Named, set_by: i64) -> Option<Slot> {
+    fn add(&mut self, ask: &Ask, Named { names, questions }: Named, set_by: i64) -> Option<Slot> {
         if self.entries.slot(ask.id).is_some() {
             self.update(ask);
             return None;
@@ -194,7 +193,7 @@ impl Index {
         let entry = Entry::of(ask, group, clock);
         self.groups.add(ask, &entry);
         let slot = self.entries.add(entry);
-        self.attempts.note(slot, ask, subjects, None, &self.entries);
+        self.attempts.note(slot, ask, questions, None, &self.entries);
         self.link(slot, ask, names);
         Some(slot)
     }
@@ -236,7 +235,8 @@ impl Index {
             if !Pages::stays(&before, &entry) {
                 self.pages.put(slot, &self.entries);
             }
-            self.attempts.note(slot, ask, subjects(&ask.content), Some(&before), &self.entries);
+            let questions = self.naming.questions(&ask.group, &ask.content);
+            self.attempts.note(slot, ask, questions, Some(&before), &self.entries);
         }
         self.put_deadline(slot);
         self.link(slot, ask, self.naming.names(ask));

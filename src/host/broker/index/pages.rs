@@ -100,6 +100,19 @@ impl Pages {
         }
     }
 
+    /// The same for many.
+    pub(super) fn put_all(&mut self, slots: &[Slot], entries: &Entries) {
+        let (settled, open): (Vec<_>, Vec<_>) = slots.iter().partition(|slot| entries[**slot].is_settled());
+        let wanting: Vec<_> = settled.iter().copied().filter(|slot| entries[*slot].is_wanting()).collect();
+        for slot in &wanting {
+            self.count += 1;
+            self.since.insert(*slot, self.count);
+        }
+        self.open.insert_all(open, positions(entries, Part::Open));
+        self.wanting.insert_all(wanting, positions(entries, Part::Wanting));
+        self.settled.insert_all(settled, positions(entries, Part::Settled));
+    }
+
     /// Takes an ask out, before anything of it changes.
     pub(super) fn drop(&mut self, slot: Slot, entries: &Entries) {
         self.since.remove(&slot);

@@ -5,6 +5,8 @@ use super::Slot;
 
 /// The most slots of a chunk: a change moves at most that many.
 const CHUNK: usize = 512;
+/// To look for a place in a long table takes about as many looks at entries.
+const SOUGHT: usize = 16;
 
 /// A name and who has it; or nobody, which comes after all of them.
 type Cell = ([u32; 2], Slot);
@@ -176,6 +178,33 @@ impl Ordered {
         self.0.insert(chunk + 1, rest);
     }
 
+    /// Puts many asks in their places. If they are many beside those that are there, it goes through these once, and does not look for
+    /// the place of each.
+    pub(super) fn insert_all<K: Ord>(&mut self, mut slots: Vec<Slot>, of: impl Fn(Slot) -> K + Copy) {
+        // Without memory of its own: the allocator keeps for long what was needed once.
+        slots.sort_unstable_by_key(|slot| of(*slot));
+        if slots.len() * SOUGHT < self.len() {
+            return slots.into_iter().for_each(|slot| self.insert(slot, of));
+        }
+        let mut known = std::mem::take(&mut self.0).into_iter().flatten().peekable();
+        let mut new = slots.into_iter().peekable();
+        let mut merged = std::iter::from_fn(|| match (known.peek(), new.peek()) {
+            (Some(one), Some(other)) if of(*one) > of(*other) => new.next(),
+            (Some(one), _) => {
+                new.next_if_eq(one);
+                known.next()
+            }
+            (None, _) => new.next(),
+        });
+        loop {
+            let chunk: Vec<Slot> = merged.by_ref().take(CHUNK).collect();
+            if chunk.is_empty() {
+                return;
+            }
+            self.0.push(chunk);
+        }
+    }
+
     /// Takes an ask out, if it is there.
     pub(super) fn remove<K: Ord>(&mut self, slot: Slot, of: impl Fn(Slot) -> K) {
         let (chunk, at) = self.seek(&of(slot), of);
@@ -263,12 +292,20 @@ mod tests {
             let (mut ordered, mut set) = (Ordered::default(), BTreeSet::new());
             let key = |slot: Slot| if reversed { u32::MAX - slot } else { slot };
             for (slot, what) in steps {
-                if what == 0 {
-                    ordered.remove(slot, key);
-                    set.remove(&key(slot));
-                } else {
-                    ordered.insert(slot, key);
-                    set.insert(key(slot));
+                match what {
+                    0 => {
+                        ordered.remove(slot, key);
+                        set.remove(&key(slot));
+                    }
+                    1 => {
+                        let some = || (slot..slot + 40).chain([slot, slot]).step_by(3);
+                        ordered.insert_all(some().collect(), key);
+                        set.extend(some().map(key));
+                    }
+                    _ => {
+                        ordered.insert(slot, key);
+                        set.insert(key(slot));
+                    }
                 }
                 prop_assert_eq!(ordered.contains(slot, key), what > 0);
             }

@@ -114,12 +114,7 @@ impl Problem {
 
 impl From<JsonRejection> for Problem {
     fn from(rejection: JsonRejection) -> Self {
-        // What is JSON but not of the right shape is as wrong a call as what is no JSON.
-        let status = match rejection.status() {
-            StatusCode::UNPROCESSABLE_ENTITY => StatusCode::BAD_REQUEST,
-            other => other,
-        };
-        Self::new(status, "Not understood", rejection.body_text())
+        Self::new(rejection.status(), "Not understood", rejection.body_text())
     }
 }
 

@@ -194,15 +194,20 @@ impl Files {
         let newer: Vec<Stored> = self.adopted.iter().filter_map(|id| self.unfiled.stored(*id)).collect();
         let newer_ids = newer.iter().map(|stored| stored.ask.id).collect();
         newer.into_iter().for_each(each);
-        let (mut folders, mut files) = (VecDeque::new(), 0);
+        let mut folders = Vec::new();
         for kind in [PENDING, SETTLED] {
             let at = || io_error(format!("cannot read {}", self.path.join(kind).display()));
-            let asks = self.root.sub(kind).map_err(at())?;
-            for group in asks.names().map_err(at())? {
-                files += asks.sub(&group).and_then(|folder| count(&folder)).unwrap_or(0);
-                folders.push_back(ToRead { kind, group, first: false });
-            }
+            let groups = self.root.sub(kind).and_then(|asks| asks.names()).map_err(at())?;
+            folders.extend(groups.into_iter().map(|group| ToRead { kind, group, first: false }));
         }
+        let in_folder = |ToRead { kind, group, first: _ }: &ToRead| {
+            self.root.sub(&format!("{kind}/{group}")).and_then(|folder| count(&folder)).unwrap_or(0)
+        };
+        let (some, others) = folders.split_at(folders.len() / 2);
+        let files = std::thread::scope(|threads| {
+            let some = threads.spawn(|| some.iter().map(in_folder).sum::<usize>());
+            others.iter().map(in_folder).sum::<usize>() + some.join().unwrap_or(0)
+        });
         loading.begin(files, folders.iter().map(|folder| folder.group.as_str()));
         let odd = Odd {
             loading,
@@ -211,7 +216,7 @@ impl Files {
             corrupt: Mutex::default(),
             failed: Mutex::default(),
         };
-        let left = Mutex::new(Left { files: self, odd: &odd, folders, begun: Vec::new() });
+        let left = Mutex::new(Left { files: self, odd: &odd, folders: folders.into(), begun: Vec::new() });
         let read = || {
             let next = || if odd.failed.lock().is_some() { None } else { left.lock().next() };
             while let Some((folder, names)) = next() {

@@ -86,6 +86,11 @@ struct Kept {
     expires: Option<Time>,
 }
 
+#[derive(Deserialize)]
+struct Version {
+    v: u32,
+}
+
 #[derive(Serialize, Deserialize)]
 struct File<T> {
     v: u32,
@@ -324,8 +329,11 @@ fn parse<T: DeserializeOwned + Default>(name: &str, bytes: Option<&[u8]>) -> io:
             "it is damaged ({error}): restore it from a backup, or remove it and make new tokens (askd token new)"
         ))
     };
-    let File { v, tokens } = serde_json::from_slice(bytes).map_err(damaged)?;
-    if v > VERSION { Err(unfit("a newer askd wrote it".to_owned())) } else { Ok(tokens) }
+    let Version { v } = serde_json::from_slice(bytes).map_err(damaged)?;
+    if v > VERSION {
+        return Err(unfit("a newer askd wrote it".to_owned()));
+    }
+    serde_json::from_slice(bytes).map(|File { tokens, .. }| tokens).map_err(damaged)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! - `ASKD_FAIL_CALL=fsync:7:EIO`: the 7th `fsync` of the process fails; `fsync:7-9:EIO`: the 7th to the 9th;
 //!   `fsync:7-:EIO`: the 7th and all after it; `fsync@folder:1-:EIO`: all calls about a name with this ending (for an
-//!   `fsync`, the name is `file` or `folder`; for a rename, it is the new name). A call that fails does nothing.
+//!   `fsync`, the name is `file`, `written`, `file system`, `journal` or `folder`; for a rename, it is the new name). A call that fails does nothing.
 //! - `ASKD_SLOW_CALL=fsync:900`: every `fsync` takes 900 ms longer; with `fsync@folder:900` those of folders.
 //! - `ASKD_CALLS=<file>`: a line for each call, its kind and the name it is about, so that a test can count them.
 //!

@@ -155,7 +155,11 @@ impl Broker {
             self.0.saves.run(&self.0.ctx, rank, move || {
                 let errands = broker.run_lane(id);
                 drop(promise);
-                broker.run_or_hand_over(errands);
+                match rank {
+                    // The one thread for these must not become one for what waits in line for a folder.
+                    Rank::Note => broker.hand_over(errands),
+                    Rank::Promise | Rank::FollowUp => broker.run_or_hand_over(errands),
+                }
             });
         }
     }

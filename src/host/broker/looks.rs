@@ -127,8 +127,7 @@ impl Broker {
         }
         self.0.saves.run(&self.0.ctx, Rank::Note, move || {
             for (id, news) in news.by_ref().take(AT_A_TIME) {
-                let errands = broker.apply_here(id, news.event());
-                broker.run_or_hand_over(errands);
+                broker.hand_over(broker.apply_here(id, news.event()));
             }
             // The next look finds what a stop leaves out.
             if news.len() > 0 && !broker.0.ctx.is_stopping() {

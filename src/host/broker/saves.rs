@@ -1,6 +1,6 @@
 //! The threads on which asks are loaded, stepped and saved. They are the store's alone, so that no hung folder of a group
 //! takes them all. What promises something goes first: the rest waits behind a small gate, and in a burst of promises one
-//! piece of it runs at a time. What only waits in memory for a flush takes next to no time, so one thread does it for all asks: to wake
+//! piece of what is behind it runs at a time. What only waits in memory for a flush takes next to no time, so one thread does it for all asks: to wake
 //! one for each would take longer.
 
 use crate::host::ctx::Ctx;
@@ -27,11 +27,12 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 pub(super) type Work = Box<dyn FnOnce() + Send>;
 
-/// What becomes of a piece of work that blocks on the disk.
+/// How urgent a piece of work is that blocks on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rank {
     /// Somebody waits for it.
     Promise,
+    /// It follows from something that is stored.
     FollowUp,
     /// It waits in memory for a flush.
     Note,
@@ -177,7 +178,6 @@ impl Saves {
     /// Lets all that is to be saved go first: nobody waits for what the caller does.
     pub(super) fn make_way(&self) {
         self.gate.make_way();
-        self.notes.make_way();
         self.promises.make_way(1);
     }
 

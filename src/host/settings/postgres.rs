@@ -52,7 +52,10 @@ impl PostgresSettings {
 /// Why no connection can be made with such a URL.
 #[cfg(feature = "postgres")]
 fn unfit(url: &SecretString) -> Option<String> {
-    url.expose_secret().parse::<sqlx::postgres::PgConnectOptions>().err().map(|error| error.to_string())
+    match url.expose_secret().parse::<sqlx::postgres::PgConnectOptions>() {
+        Err(sqlx::Error::Configuration(why)) => Some(why.to_string()),
+        other => other.err().map(|error| error.to_string()),
+    }
 }
 
 #[cfg(not(feature = "postgres"))]

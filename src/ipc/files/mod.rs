@@ -302,8 +302,7 @@ impl Dir {
         })
     }
 
-    /// The same as [`Self::stage`] without a sync, for a file that no process needs after a crash of the machine: it may
-    /// then be gone, or empty.
+    /// The same as [`Self::stage`] without a sync: after a crash of the machine the file may be gone, or empty.
     pub fn stage_unsynced(&self, temporary: &str, bytes: &[u8], access: Access) -> io::Result<()> {
         self.write(temporary, bytes, access, |_| Ok(()))
     }
@@ -342,7 +341,7 @@ impl Dir {
     pub fn sync_file(&self, name: &str) -> io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW;
         let file = open(&self.0, plain(name)?, flags, Mode::empty(), ResolveFlags::NO_XDEV)?;
-        Ok(calls::fsync("file", file)?)
+        Ok(calls::fsync("written", file)?)
     }
 
     /// Gives a file a second name, in another folder of the same file system.

@@ -49,7 +49,7 @@ struct Block {
 }
 
 impl Counted {
-    /// What was allowed again of these questions before an answer to them was allowed by nobody since.
+    /// An answer ends what Allow again credited to a person before it.
     fn answer(&mut self, content: &Content, at: Time) {
         if self.allowed.is_empty() {
             return;
@@ -233,14 +233,18 @@ impl Attempts {
         limit: u8,
         entries: &Entries,
     ) -> Option<(Vec<usize>, u32)> {
-        let blocked = self.groups.get(group).map(|group| &group.blocked);
+        let known = self.groups.get(group).filter(|known| !known.allowed.is_empty() || !known.blocked.is_empty());
         let (mut over, mut most) = (Vec::new(), 0);
         for (at, question) in content.questions.iter().enumerate() {
-            let alone = alone(question);
             let name = self.naming.question(group, content, question);
-            let count = self.count(group, name, &[subject(content, alone), alone], entries);
-            let blocked_before =
-                blocked.is_some_and(|blocked| blocked.values().any(|block| block.about.contains(&alone)));
+            let (count, blocked_before) = match known {
+                None => (self.count(group, name, &[], entries), false),
+                Some(known) => {
+                    let alone = alone(question);
+                    let blocked_before = known.blocked.values().any(|block| block.about.contains(&alone));
+                    (self.count(group, name, &[subject(content, alone), alone], entries), blocked_before)
+                }
+            };
             if count >= u32::from(limit) || blocked_before {
                 over.push(at);
             }

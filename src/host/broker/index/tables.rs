@@ -5,7 +5,7 @@ use super::Slot;
 
 /// The most slots of a chunk: a change moves at most that many.
 const CHUNK: usize = 512;
-/// To look for a place in a long table takes about as many looks at entries.
+/// About how many entries one search of a long table looks at.
 const SOUGHT: usize = 16;
 
 /// A name and who has it; or nobody, which comes after all of them.
@@ -183,6 +183,7 @@ impl Ordered {
     pub(super) fn insert_all<K: Ord>(&mut self, mut slots: Vec<Slot>, of: impl Fn(Slot) -> K + Copy) {
         // Without memory of its own: the allocator keeps for long what was needed once.
         slots.sort_unstable_by_key(|slot| of(*slot));
+        slots.dedup();
         if slots.len() * SOUGHT < self.len() {
             return slots.into_iter().for_each(|slot| self.insert(slot, of));
         }
@@ -298,7 +299,7 @@ mod tests {
                         set.remove(&key(slot));
                     }
                     1 => {
-                        let some = || (slot..slot + 40).chain([slot, slot]).step_by(3);
+                        let some = || (slot..slot + 40).step_by(3).chain([slot, slot]);
                         ordered.insert_all(some().collect(), key);
                         set.extend(some().map(key));
                     }

@@ -14,8 +14,9 @@ use askd_core::record::EntryId;
 use askd_core::{Ask, AskId, Group};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-/// For how many asks in turn a flush keeps others from saving, and how many it files at a time: what others sync waits for the disk meanwhile.
+/// How many asks a flush files, or carries on while nobody saves, at a time: promises wait for the disk meanwhile.
 const AT_A_TIME: usize = 128;
 /// Of so many files at a time the file system is synced as a whole. It may hold much that other programs have written. Tests seldom have many.
 const MANY: usize = if cfg!(debug_assertions) { 2 } else { 32 };
@@ -35,38 +36,39 @@ pub(super) struct Staged {
 impl Files {
     /// Files an ask, if it has to be and the journal has no newer record of it by then.
     pub(super) fn flush_ask(&self, id: AskId, temporary: &str) -> io::Result<()> {
-        self.end_staged(id, temporary, self.stage_flush(id, temporary))
+        let staged = self.stage_flush(id, temporary).and_then(|staged| self.sync_staged(id, temporary, staged));
+        self.end_staged(id, temporary, staged)
     }
 
-    /// The same of some. Returns what became of each.
+    /// The same of some, at once if they are many. Returns what became of each.
     fn flush_some(&self, ids: &[AskId]) -> Vec<io::Result<()>> {
         let temporary = |id: &AskId| format!(".tmp-flush-{id}");
-        if !self.syncs_as_one || ids.len() < MANY {
+        if ids.len() < MANY || !self.syncs_as_one.load(Ordering::Relaxed) {
             return ids.iter().map(|id| self.flush_ask(*id, &temporary(id))).collect();
         }
-        let mut staged: Vec<_> = ids.iter().map(|id| self.stage(*id, &temporary(id), false)).collect();
-        let last = ids.iter().zip(&staged).rev().find_map(|(id, staged)| Some((id, staged.as_ref().ok()?.as_ref()?)));
-        // The device may hold some of it back until a file is synced.
-        let synced = last
-            .filter(|_| !on("nofilesync"))
-            .map(|(id, last)| self.root.sync_file_system().and_then(|()| self.sync_staged(*id, &temporary(id), last)));
-        if let Some(Err(error)) = synced {
+        let mut staged: Vec<_> = ids.iter().map(|id| self.stage_flush(*id, &temporary(id))).collect();
+        if let Err(error) = self.sync_file_system() {
+            // It may be about a file of another program, and the kernel tells of it once. So each file is asked from now on.
+            tracing::warn!(%error, "the file system cannot be synced as a whole; each file is synced by itself until the next start");
+            self.syncs_as_one.store(false, Ordering::Relaxed);
             for (id, staged) in ids.iter().zip(&mut staged) {
-                if let Ok(Some(unsynced)) = staged {
-                    self.drop_staged(*id, &temporary(id), unsynced);
-                    *staged = Err(same(&error));
-                }
+                *staged = std::mem::replace(staged, Ok(None)).and_then(|it| self.sync_staged(*id, &temporary(id), it));
             }
         }
         ids.iter().zip(staged).map(|(id, staged)| self.end_staged(*id, &temporary(id), staged)).collect()
     }
 
-    /// Writes and syncs it. Saves may come meanwhile.
-    pub(super) fn stage_flush(&self, id: AskId, temporary: &str) -> io::Result<Option<Staged>> {
-        self.stage(id, temporary, true)
+    fn sync_file_system(&self) -> io::Result<()> {
+        if on("nofilesync") {
+            return Ok(());
+        }
+        self.root.sync_file_system()?;
+        // The device may hold some of it back until a file is synced, whichever that is.
+        self.root.sync_file("lock")
     }
 
-    fn stage(&self, id: AskId, temporary: &str, syncs: bool) -> io::Result<Option<Staged>> {
+    /// Writes it. Saves may come meanwhile.
+    pub(super) fn stage_flush(&self, id: AskId, temporary: &str) -> io::Result<Option<Staged>> {
         let (staged, ask, in_doubt) = match self.unfiled.lock(id).get(&id) {
             Some(it) => {
                 let (group, entry) = (it.ask.group.clone(), it.entry.clone());
@@ -79,19 +81,22 @@ impl Files {
         if staged.written {
             // What is in doubt stays so until a step has taken it into account, which may be after the next start.
             let boot = in_doubt.as_ref().unwrap_or(&self.boot.id);
-            let (bytes, folder) = (record::write(&ask, boot, Some(&staged.entry))?, self.folder_of(&staged)?);
-            let stage = if syncs { Dir::stage } else { Dir::stage_unsynced };
-            stage(&folder, temporary, &bytes, Access::PRIVATE)?;
-        } else if syncs && let Err(error) = self.sync_staged(id, temporary, &staged) {
-            self.drop_staged(id, temporary, &staged);
-            return Err(error);
+            let bytes = record::write(&ask, boot, Some(&staged.entry))?;
+            self.folder_of(&staged)?.stage_unsynced(temporary, &bytes, Access::PRIVATE)?;
         }
         Ok(Some(staged))
     }
 
-    fn sync_staged(&self, id: AskId, temporary: &str, staged: &Staged) -> io::Result<()> {
-        let name = file_name(id);
-        self.folder_of(staged)?.sync_file(if staged.written { temporary } else { &name })
+    /// Syncs what was staged.
+    fn sync_staged(&self, id: AskId, temporary: &str, staged: Option<Staged>) -> io::Result<Option<Staged>> {
+        if let Some(staged) = &staged {
+            let (name, folder) = (file_name(id), self.folder_of(staged)?);
+            if let Err(error) = folder.sync_file(if staged.written { temporary } else { &name }) {
+                self.drop_staged(id, temporary, staged);
+                return Err(error);
+            }
+        }
+        Ok(staged)
     }
 
     /// It could not be synced, or not be named.
@@ -180,16 +185,14 @@ impl Files {
     /// Files those that are due. Returns the first failure, and the asks that are not filed although nothing else has their newest record.
     fn file_those(&self, is_due: impl Fn(&Unfiled) -> bool) -> (io::Result<()>, Vec<AskId>) {
         let (mut filed, mut left) = (Ok(()), Vec::new());
-        for some in self.unfiled.all().chunks(AT_A_TIME) {
-            let mut due = Vec::new();
-            for id in some {
-                let is_left = self.unfiled.lock(*id).get(id).and_then(|it| (!is_due(it)).then_some(it.only_here));
-                match is_left {
-                    None => due.push(*id),
-                    Some(only_here) => left.extend(only_here.then_some(*id)),
-                }
-            }
-            for (id, ended) in due.iter().zip(self.flush_some(&due)) {
+        let mut due = self.unfiled.all();
+        due.retain(|id| {
+            let is_left = self.unfiled.lock(*id).get(id).and_then(|it| (!is_due(it)).then_some(it.only_here));
+            left.extend(is_left.unwrap_or(false).then_some(*id));
+            is_left.is_none()
+        });
+        for some in due.chunks(AT_A_TIME) {
+            for (id, ended) in some.iter().zip(self.flush_some(some)) {
                 left.extend(ended.is_err().then_some(*id));
                 filed = filed.and(ended);
             }
@@ -279,9 +282,4 @@ impl Files {
         self.cache.lock().moved(ask.id, Kind::Settled);
         Ok(())
     }
-}
-
-/// The same error: each ask has one of its own.
-fn same(error: &io::Error) -> io::Error {
-    error.raw_os_error().map_or_else(|| io::Error::new(error.kind(), error.to_string()), io::Error::from_raw_os_error)
 }

@@ -89,7 +89,7 @@ pub struct Files {
     marked: Mutex<bool>,
     unfiled: AllUnfiled,
     /// One sync of the file system does for the files of many asks.
-    syncs_as_one: bool,
+    syncs_as_one: AtomicBool,
     /// The asks that were found in the journal at the start.
     adopted: HashSet<AskId>,
     cache: Mutex<Cache<Kind>>,

@@ -65,7 +65,7 @@ impl Files {
             journal,
             marked: Mutex::default(),
             unfiled: AllUnfiled::default(),
-            syncs_as_one,
+            syncs_as_one: AtomicBool::new(syncs_as_one),
             adopted: HashSet::new(),
             cache: Mutex::default(),
             groups: Mutex::default(),

@@ -200,15 +200,7 @@ impl Files {
             let groups = self.root.sub(kind).and_then(|asks| asks.names()).map_err(at())?;
             folders.extend(groups.into_iter().map(|group| ToRead { kind, group, first: false }));
         }
-        let in_folder = |ToRead { kind, group, first: _ }: &ToRead| {
-            self.root.sub(&format!("{kind}/{group}")).and_then(|folder| count(&folder)).unwrap_or(0)
-        };
-        let (some, others) = folders.split_at(folders.len() / 2);
-        let files = std::thread::scope(|threads| {
-            let some = threads.spawn(|| some.iter().map(in_folder).sum::<usize>());
-            others.iter().map(in_folder).sum::<usize>() + some.join().unwrap_or(0)
-        });
-        loading.begin(files, folders.iter().map(|folder| folder.group.as_str()));
+        loading.begin(self.count(&folders), folders.iter().map(|folder| folder.group.as_str()));
         let odd = Odd {
             loading,
             newer: newer_ids,
@@ -252,6 +244,18 @@ impl Files {
         }
         self.set_groups_aside().map_err(io_error("cannot move a damaged file of a group aside"))?;
         Ok(corrupt)
+    }
+
+    /// How many files are in these folders.
+    fn count(&self, folders: &[ToRead]) -> usize {
+        let of = |ToRead { kind, group, first: _ }: &ToRead| {
+            self.root.sub(&format!("{kind}/{group}")).and_then(|folder| count(&folder)).unwrap_or(0)
+        };
+        let (some, others) = folders.split_at(folders.len() / 2);
+        std::thread::scope(|threads| {
+            let some = threads.spawn(|| some.iter().map(of).sum::<usize>());
+            others.iter().map(of).sum::<usize>() + some.join().unwrap_or(0)
+        })
     }
 
     /// Reads a file, or notes what has to be changed later.

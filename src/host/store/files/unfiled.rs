@@ -71,9 +71,9 @@ impl Unfiled {
         if let Some((ask, has, in_doubt)) = filed
             && self.entry.is_in(&has)
         {
+            // The last run may have been killed before it had synced the file, or its name, or may have been told that this failed. So it is
+            // written again.
             (self.ask, self.entry, self.in_doubt) = (Arc::new(ask), has, in_doubt);
-            // The last run may have been killed before it had synced the file, or its name.
-            self.file = if self.moves { InFile::Older } else { InFile::Same };
         }
     }
 

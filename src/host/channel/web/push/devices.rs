@@ -82,7 +82,7 @@ pub(super) struct Devices {
     kept: Mutex<Kept>,
     /// Held over a change and its write, so that changes reach the disk in their order.
     changing: Mutex<()>,
-    /// There may be some where there were none.
+    /// Rings when there may be a browser after there was none.
     came: Notify,
 }
 
@@ -121,9 +121,13 @@ impl Devices {
         self.kept.lock().devices.is_empty()
     }
 
-    /// Waits until there are some. One task may.
-    pub(super) async fn some(&self) {
-        while self.is_empty() {
+    /// Waits until there are some, and says since when. One task may.
+    pub(super) async fn until_some(&self) -> Time {
+        loop {
+            let since = self.kept.lock().devices.iter().map(|device| device.since).min();
+            if let Some(since) = since {
+                return since;
+            }
             self.came.notified().await;
         }
     }

@@ -17,7 +17,7 @@ use crate::host::ctx::Ctx;
 use crate::host::settings::{PushSettings, Settings};
 use crate::host::store::{Documents, StoreError};
 use crate::ipc::wire::Object;
-use askd_core::AskId;
+use askd_core::{AskId, Time};
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Extension, State};
@@ -117,13 +117,17 @@ impl Push {
             if !unread.is_empty() && again.is_none() {
                 again = Some(clock.monotonic() + PAUSE);
             }
+            let nobody_hears = self.0.devices.is_empty();
             let heard = tokio::select! {
-                // Without browsers nobody is told: what changes wakes nothing here. Whoever signs up knows it from the page.
-                heard = changes.recv(), if !self.0.devices.is_empty() => heard,
-                () = self.0.devices.some(), if self.0.devices.is_empty() => continue,
+                // Changes wake nothing here while there is no browser.
+                heard = changes.recv(), if !nobody_hears => heard,
+                since = self.0.devices.until_some(), if nobody_hears => {
+                    self.learn(since, &mut told, &mut unread).await;
+                    continue;
+                }
                 () = self.0.ctx.stopping() => return self.keep(&mut told).await,
-                Ok(written) = documents.recv() => {
-                    if written == devices::FILE {
+                written = documents.recv() => {
+                    if !matches!(written, Ok(name) if name != devices::FILE) {
                         self.refresh().await;
                     }
                     continue;
@@ -148,6 +152,18 @@ impl Push {
                 Err(RecvError::Closed) => return,
             }
         }
+    }
+
+    /// Learns what is asked once there is a browser, since that moment. Whoever signed up knows from the page what was asked by then.
+    async fn learn(&self, since: Time, told: &mut Told, unread: &mut HashSet<AskId>) {
+        self.look(told, unread, |notice, told| {
+            if notice.created_at >= since {
+                self.take(notice, told);
+            } else {
+                let _is_new = told.add(notice.ask, None);
+            }
+        })
+        .await;
     }
 
     /// Stores of which asks browsers were told.

@@ -86,8 +86,9 @@ fn the_curl_client_of_remote_agents_works_and_ends_on_an_error() {
     let waits = run(&agent.token);
     remote.world.one_open();
     assert_eq!(agent.revoked(&remote.world), 204);
-    for refused in [waits, run("askd_none_of_ours")] {
-        let done = refused.wait_with_output().unwrap();
+    // One after the other: both write what they got into one folder.
+    for done in [waits.wait_with_output(), run("askd_none_of_ours").wait_with_output()] {
+        let done = done.unwrap();
         assert!(!done.status.success() && !done.stderr.is_empty(), "{done:?}");
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::clock::{Clock, Moment};
 use crate::host::rereads::Rereads;
-use crate::host::store::{Documents, change_document};
+use crate::host::store::{Documents, Version, change_document};
 use crate::ipc::wire::{digest, file_bytes};
 use crate::random;
 use askd_core::{Group, Time};
@@ -84,11 +84,6 @@ struct Kept {
     hash: String,
     made: Time,
     expires: Option<Time>,
-}
-
-#[derive(Deserialize)]
-struct Version {
-    v: u32,
 }
 
 #[derive(Serialize, Deserialize)]

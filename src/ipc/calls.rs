@@ -27,22 +27,19 @@ pub(super) fn write(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)
 }
 
-pub(super) fn fsync(what: &str, file: impl AsFd) -> Done {
+fn sync(what: &str, sync: impl FnOnce() -> Done) -> Done {
     sabotage::call("fsync", what)?;
-    if sabotage::on("nofsync") {
-        return Ok(());
-    }
-    sys::fsync(file)
+    if sabotage::on("nofsync") { Ok(()) } else { sync() }
+}
+
+pub(super) fn fsync(what: &str, file: impl AsFd) -> Done {
+    sync(what, || sys::fsync(file))
 }
 
 /// All that was written on a file system before.
 #[cfg(feature = "host")]
 pub(super) fn syncfs(dir: &OwnedFd) -> Done {
-    sabotage::call("fsync", "file system")?;
-    if sabotage::on("nofsync") {
-        return Ok(());
-    }
-    sys::syncfs(dir)
+    sync("file system", || sys::syncfs(dir))
 }
 
 pub(super) fn write_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
@@ -51,11 +48,7 @@ pub(super) fn write_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
 }
 
 pub(super) fn fdatasync(what: &str, file: impl AsFd) -> Done {
-    sabotage::call("fsync", what)?;
-    if sabotage::on("nofsync") {
-        return Ok(());
-    }
-    sys::fdatasync(file)
+    sync(what, || sys::fdatasync(file))
 }
 
 /// Replaces the file that has the new name.

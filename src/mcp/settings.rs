@@ -1,6 +1,7 @@
 //! What calls of the tools go by if they do not say it themselves: how long they wait, the least time a person gets, what
 //! happens then. `askd mcp` reads it from its environment, once, at start; over HTTP the defaults hold.
 
+use crate::ipc::wire::MAX_TIMEOUT_MS;
 use askd_core::TimeoutPolicy;
 use std::time::Duration;
 
@@ -8,8 +9,6 @@ use std::time::Duration;
 const CAREFUL_WAIT: Duration = Duration::from_secs(45);
 /// A person needs at least so long to see a question.
 const MIN_TIMEOUT: Duration = Duration::from_secs(300);
-/// The longest `timeoutMs`.
-const MAX_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// What clients are known to allow: how the name begins with which they introduce themselves, in small letters, the first
 /// version that allows it, and how long a call waits (`None`: to the end). `docs/agents.md` has the same table.
 const CLIENTS: [(&str, (u32, u32), Option<Duration>); 6] = [
@@ -61,7 +60,11 @@ impl Settings {
         let min_timeout = set("ASKD_MIN_TIMEOUT").map(|value| {
             let least = duration("ASKD_MIN_TIMEOUT", value.clone())?;
             let why = "no question is open for longer than 7 days".to_owned();
-            if least > MAX_TIMEOUT { Err(BadSetting { name: "ASKD_MIN_TIMEOUT", value, why }) } else { Ok(least) }
+            if least > Duration::from_millis(MAX_TIMEOUT_MS) {
+                Err(BadSetting { name: "ASKD_MIN_TIMEOUT", value, why })
+            } else {
+                Ok(least)
+            }
         });
         let min_timeout = min_timeout.transpose()?;
         Ok(Self { policy, min_timeout: min_timeout.unwrap_or(MIN_TIMEOUT), max_wait })

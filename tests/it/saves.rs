@@ -52,6 +52,18 @@ impl Disk {
         self
     }
 
+    /// These are asked and answered, and their outcomes taken.
+    fn end_together(&self, ids: &[&str]) {
+        let agent = self.world.group("g");
+        for id in ids {
+            agent.ask_framework(id);
+            assert_eq!(self.world.answer(&self.world.open_of(id), &json!({format!("{id}_0"): "Vue"})).0, 200);
+        }
+        for id in ids {
+            agent.take(id);
+        }
+    }
+
     fn lines(&self, what: &str) -> usize {
         self.world.audit().iter().filter(|line| line["what"] == what).count()
     }
@@ -243,7 +255,6 @@ fn a_folder_that_cannot_be_synced_for_a_while_holds_nothing_up() {
 fn questions_that_end_together_are_filed_once_their_files_are_synced() {
     const QUESTIONS: [&str; 5] = ["r1", "r2", "r3", "r4", "r5"];
     let mut disk = Disk::new();
-    let agent = disk.world.group("g");
     let (pending, settled) =
         ["pending_questions", "settled"].map(|name| disk.world.state().join(name).join("g")).into();
     let names = |folder: &Path| -> Vec<String> {
@@ -251,14 +262,7 @@ fn questions_that_end_together_are_filed_once_their_files_are_synced() {
         files.map(|file| file.file_name().into_string().unwrap()).collect()
     };
     disk.begins("fail", "fsync@written:1-:EIO");
-    for id in QUESTIONS {
-        agent.ask_framework(id);
-        let ask = disk.world.open_of(id);
-        assert_eq!(disk.world.answer(&ask, &json!({format!("{id}_0"): "Vue"})).0, 200);
-    }
-    for id in QUESTIONS {
-        agent.take(id);
-    }
+    disk.end_together(&QUESTIONS);
     within(SOON, "the flush to fail", || disk.world.log().contains("is not on stable storage").then_some(()));
     assert_eq!(names(&settled), [""; 0], "none is filed before it is synced");
     within(SOON, "what was not named", || names(&pending).iter().all(|name| !name.starts_with(".tmp")).then_some(()));
@@ -274,15 +278,8 @@ fn questions_that_end_together_are_filed_once_their_files_are_synced() {
 #[test]
 fn questions_are_filed_although_the_file_system_cannot_be_synced_as_a_whole() {
     let disk = Disk::new();
-    let agent = disk.world.group("g");
     disk.begins("fail", "fsync@file system:1-:EIO");
-    for id in ["r1", "r2", "r3"] {
-        agent.ask_framework(id);
-        assert_eq!(disk.world.answer(&disk.world.open_of(id), &json!({format!("{id}_0"): "Vue"})).0, 200);
-    }
-    for id in ["r1", "r2", "r3"] {
-        agent.take(id);
-    }
+    disk.end_together(&["r1", "r2", "r3"]);
     disk.world.all_done("g");
     let settled = disk.world.state().join("settled/g");
     within(SOON, "all of them", || (fs::read_dir(&settled).into_iter().flatten().count() == 3).then_some(()));

@@ -34,7 +34,7 @@ pub use loading::Loading;
 #[cfg(feature = "postgres")]
 pub use postgres::{Moved, Seen, Turn, Waiting, document_of, lines_of, look, move_group};
 pub use rates::Rates;
-pub use record::BadRecord;
+pub use record::{BadRecord, Version};
 pub use sharing::{
     Along, Basis, Holdings, LeftTo, McpCall, McpCalls, McpMessage, Owed, Pin, Pins, REPORTED, Reached, Sharing, Shown,
     Silent, Surplus, Tended, Tenure, Wait, Webhook,

@@ -36,8 +36,9 @@ pub enum BadRecord {
 
 /// The number that every file of the store has, whatever else is in it.
 #[derive(Deserialize)]
-pub(super) struct Version {
-    v: u32,
+pub struct Version {
+    /// Counts from 1.
+    pub v: u32,
 }
 
 impl Version {

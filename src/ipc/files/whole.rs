@@ -12,7 +12,7 @@ const TELLS_OF_FAILURES: (u32, u32) = (5, 17);
 
 impl Dir {
     /// Whether [`Self::sync_file_system`] does for a file in each of these folders as much as a sync of the file.
-    pub fn shares_a_file_system_to_sync(&self, others: &[&Self]) -> io::Result<bool> {
+    pub fn shares_a_file_system_to_sync(&self, others: &[Self]) -> io::Result<bool> {
         let device = fstat(&self.0)?.st_dev;
         for other in others {
             if fstat(&other.0)?.st_dev != device {

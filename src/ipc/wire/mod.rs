@@ -14,7 +14,7 @@ pub use draft::{Draft, DraftChoice};
 pub use object::{Object, objects};
 pub use peek::{Peek, peek};
 pub use plainly::plainly;
-pub use request::{Kinds, Message, RENDER_TIMEOUT_MS, Request, RequestFile, parse, parse_ask};
+pub use request::{Kinds, MAX_TIMEOUT_MS, Message, RENDER_TIMEOUT_MS, Request, RequestFile, parse, parse_ask};
 pub use response::{
     AnswerValue, AnsweredBy, Detail, Pairs, ResponseFile, ResponseResult, STATUSES, StatusFile, answers, details,
     outcome_of, refused, response_for, status, unanswered, withdrawn,

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// `renderTimeout` if the request does not say: how long the daemon has to claim it.
 pub const RENDER_TIMEOUT_MS: u64 = 30_000;
+/// The longest `timeoutMs`.
+pub const MAX_TIMEOUT_MS: u64 = 604_800_000;
 
 /// A request file as it is written. Unknown fields are ignored; a known field given twice is an error. Camel case is read, too.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -195,7 +197,7 @@ impl Request {
             content,
             max_retries: max_retries.map(|retries| u8::try_from(retries).unwrap_or(u8::MAX)),
             render_timeout: within("renderTimeout", file.render_timeout, 10_000, 60_000)?.map(Duration::from_millis),
-            timeout: within("timeoutMs", file.timeout_ms, 10_000, 604_800_000)?.map(Duration::from_millis),
+            timeout: within("timeoutMs", file.timeout_ms, 10_000, MAX_TIMEOUT_MS)?.map(Duration::from_millis),
             timeout_policy: file.timeout_policy.as_deref().map(policy).transpose()?,
             session: file.session_id,
             key,

@@ -42,9 +42,8 @@ struct Counted {
 struct Block {
     /// The questions it is about.
     about: Vec<Digest>,
-    names: Vec<u64>,
-    /// It holds for its questions under every title and context.
-    any_context: bool,
+    /// Their names. `None`: it holds for them under every title and context.
+    names: Option<Vec<u64>>,
     since: Time,
 }
 
@@ -166,8 +165,8 @@ impl Attempts {
         }
         if ask.is_blocked() {
             let any_context = ask.block().is_some_and(|block| block.any_context);
-            let names = self.naming.questions(&ask.group, &ask.content).collect();
-            let block = Block { about: held(ask), names, any_context, since: ask.created_at };
+            let names = (!any_context).then(|| self.naming.questions(&ask.group, &ask.content).collect());
+            let block = Block { about: held(ask), names, since: ask.created_at };
             self.groups.entry(ask.group.clone()).or_default().blocked.insert(ask.id, block);
         } else if before.is_some_and(Entry::is_blocked) {
             self.end_block(ask);
@@ -272,14 +271,13 @@ impl Attempts {
         let Some(counted) = self.groups.get(group) else { return Vec::new() };
         let ended = counted.blocked.iter().filter_map(|(id, block)| {
             let allowed = |one: &Digest| counted.allowed.get(one).filter(|(at, _)| *at >= block.since);
-            let is_free = if block.any_context {
-                block.about.iter().all(|one| allowed(one).is_some())
-            } else {
-                let is_free = |(one, name): (&Digest, &u64)| {
-                    self.count(group, *name, std::slice::from_ref(one), entries) < u32::from(limit)
+            let is_free =
+                match &block.names {
+                    None => block.about.iter().all(|one| allowed(one).is_some()),
+                    Some(names) => block.about.iter().zip(names).all(|(one, name)| {
+                        self.count(group, *name, std::slice::from_ref(one), entries) < u32::from(limit)
+                    }),
                 };
-                block.about.iter().zip(&block.names).all(is_free)
-            };
             let last = || block.about.iter().filter_map(allowed).max_by_key(|(at, _)| *at);
             is_free.then(|| (*id, last().and_then(|(_, by)| by.clone())))
         });

@@ -89,8 +89,7 @@ impl Pages {
     /// Puts an ask in its place.
     pub(super) fn put(&mut self, slot: Slot, entries: &Entries) {
         if entries[slot].is_wanting() {
-            self.count += 1;
-            self.since.insert(slot, self.count);
+            self.begins_to_want(slot);
             self.wanting.insert(slot, positions(entries, Part::Wanting));
         }
         if entries[slot].is_settled() {
@@ -100,13 +99,17 @@ impl Pages {
         }
     }
 
+    fn begins_to_want(&mut self, slot: Slot) {
+        self.count += 1;
+        self.since.insert(slot, self.count);
+    }
+
     /// The same for many.
     pub(super) fn put_all(&mut self, slots: &[Slot], entries: &Entries) {
         let (settled, open): (Vec<_>, Vec<_>) = slots.iter().partition(|slot| entries[**slot].is_settled());
         let wanting: Vec<_> = settled.iter().copied().filter(|slot| entries[*slot].is_wanting()).collect();
         for slot in &wanting {
-            self.count += 1;
-            self.since.insert(*slot, self.count);
+            self.begins_to_want(*slot);
         }
         self.open.insert_all(open, positions(entries, Part::Open));
         self.wanting.insert_all(wanting, positions(entries, Part::Wanting));

@@ -46,16 +46,20 @@ impl Files {
         if ids.len() < MANY || !self.syncs_as_one.load(Ordering::Relaxed) {
             return ids.iter().map(|id| self.flush_ask(*id, &temporary(id))).collect();
         }
-        let mut staged: Vec<_> = ids.iter().map(|id| self.stage_flush(*id, &temporary(id))).collect();
-        if let Err(error) = self.sync_file_system() {
+        let staged: Vec<_> = ids.iter().map(|id| self.stage_flush(*id, &temporary(id))).collect();
+        let synced = self.sync_file_system();
+        if let Err(error) = &synced {
             // It may be about a file of another program, and the kernel tells of it once. So each file is asked from now on.
             tracing::warn!(%error, "the file system cannot be synced as a whole; each file is synced by itself until the next start");
             self.syncs_as_one.store(false, Ordering::Relaxed);
-            for (id, staged) in ids.iter().zip(&mut staged) {
-                *staged = std::mem::replace(staged, Ok(None)).and_then(|it| self.sync_staged(*id, &temporary(id), it));
-            }
         }
-        ids.iter().zip(staged).map(|(id, staged)| self.end_staged(*id, &temporary(id), staged)).collect()
+        let end = |(id, staged): (&AskId, io::Result<Option<Staged>>)| {
+            let temporary = temporary(id);
+            let staged =
+                if synced.is_ok() { staged } else { staged.and_then(|it| self.sync_staged(*id, &temporary, it)) };
+            self.end_staged(*id, &temporary, staged)
+        };
+        ids.iter().zip(staged).map(end).collect()
     }
 
     fn sync_file_system(&self) -> io::Result<()> {

@@ -50,11 +50,8 @@ impl Files {
         let boot = Boot::begin(&root, after_loss)?;
         let journal = root.ensure(JOURNAL, Access::PRIVATE).and_then(|folder| Journal::open(folder, &boot.id));
         let (journal, entries) = journal.map_err(at("cannot use the journal of"))?;
-        let syncs_as_one = [PENDING, SETTLED].map(|name| root.sub(name));
-        let syncs_as_one = match &syncs_as_one {
-            [Ok(pending), Ok(settled)] => root.shares_a_file_system_to_sync(&[pending, settled]).unwrap_or(false),
-            _ => false,
-        };
+        let syncs_as_one = || root.shares_a_file_system_to_sync(&[root.sub(PENDING)?, root.sub(SETTLED)?]);
+        let syncs_as_one = AtomicBool::new(syncs_as_one().unwrap_or(false));
         let mut store = Self {
             path: path.to_owned(),
             boot,
@@ -65,7 +62,7 @@ impl Files {
             journal,
             marked: Mutex::default(),
             unfiled: AllUnfiled::default(),
-            syncs_as_one: AtomicBool::new(syncs_as_one),
+            syncs_as_one,
             adopted: HashSet::new(),
             cache: Mutex::default(),
             groups: Mutex::default(),

@@ -3,7 +3,7 @@
 
 use super::sealed::{Subscription, Vapid};
 use crate::clock::Moment;
-use crate::host::store::{Documents, change_document};
+use crate::host::store::{Documents, Version, change_document};
 use askd_core::{AskId, Digest, Time};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -66,11 +66,6 @@ struct Kept {
     /// The open asks that browsers were told of; `None`: an earlier version wrote the file, or there are too many.
     #[serde(default)]
     told: Option<Vec<AskId>>,
-}
-
-#[derive(Deserialize)]
-struct Version {
-    v: u32,
 }
 
 /// All browsers.

@@ -69,6 +69,22 @@ describe('a pushed notice', () => {
     await visible(done(page, ask));
   });
 
+  test('is followed by its end, however soon the end comes', async () => {
+    const push = await installed();
+    const ask = await daemon.asked({ questions: [{ question: 'Deploy now?', type: 'confirm' }] }, 'deploy-bot');
+    const message = (over) => ({ ask: ask.id, group: 'deploy-bot', over });
+    // The browser hands over all of them before the first is shown, as when it comes back. The last one of another question marks the end.
+    for (let round = 0; round < 10; round += 1) {
+      const overs = [false, true, false, true];
+      await Promise.all([...overs.map((over) => push(message(over))), push({ ask: `marks-${round}`, over: false })]);
+      const left = await until('the last notice', async () => (await notices()).some((notice) => notice.ask === `marks-${round}`) && notices());
+      assert.deepEqual(left.filter((notice) => notice.ask === ask.id), []);
+      await push(message(true));
+      await push(message(false));
+      await until('the notice of what came last', async () => (await notices()).some((notice) => notice.ask === ask.id && notice.title === 'Question Received'));
+    }
+  });
+
   test('leaves nothing in the browser, and a changed worker takes over at once', async () => {
     await installed();
     const ask = await daemon.asked({ questions: [FRAMEWORK] });

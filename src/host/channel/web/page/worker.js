@@ -18,7 +18,13 @@ async function tell({ ask, group, text, over }) {
   for (const notice of await self.registration.getNotifications({ tag })) notice.close();
 }
 
-self.addEventListener('push', (event) => event.waitUntil(tell(event.data.json())));
+// One after the other: a browser that was away gets a question's beginning and its end at once, and must be left with the end.
+let told = Promise.resolve();
+
+self.addEventListener('push', (event) => {
+  told = told.catch(() => {}).then(() => tell(event.data.json()));
+  event.waitUntil(told);
+});
 
 // A click lets a worker open a window for a second only: all pages are asked at once.
 const ANSWERS_MS = 300;

@@ -27,7 +27,8 @@ impl Broker {
                 Ok(()) => Flushed::Whole,
             }
         };
-        whenever_saved(&self.0.saved, &self.0.looked, self.clock(), flush).await;
+        let until_idle = || self.0.saves.until_idle();
+        whenever_saved(&self.0.saved, &self.0.looked, self.clock(), until_idle, flush).await;
     }
 
     /// Puts everything that was saved on stable storage.
@@ -51,29 +52,31 @@ enum Flushed {
 }
 
 /// Flushes some seconds after something was saved, and again if that fails. What a flush leaves to do is done after a later look,
-/// with what that finds out.
-async fn whenever_saved<F: Future<Output = Flushed>>(
+/// with what that finds out. After a look, work that agents and people wait for goes first, as long as the 5 s allow.
+async fn whenever_saved<I: Future<Output = ()>, F: Future<Output = Flushed>>(
     saved: &Notify,
     looked: &Notify,
     clock: &Clock,
+    until_idle: impl Fn() -> I,
     flush: impl Fn() -> F,
 ) {
     let mut is_left = false;
+    let until_idle_after_a_look = || async {
+        looked.notified().await;
+        clock.sleep(FLUSHED_AFTER).await;
+        until_idle().await;
+    };
     loop {
         let until_saved = async {
             saved.notified().await;
             tokio::select! {
                 () = clock.sleep(FLUSH_AFTER) => {}
-                () = looked.notified() => clock.sleep(FLUSHED_AFTER).await,
+                () = until_idle_after_a_look() => {}
             }
-        };
-        let until_looked = async {
-            looked.notified().await;
-            clock.sleep(FLUSHED_AFTER).await;
         };
         tokio::select! {
             () = until_saved => {}
-            () = until_looked, if is_left => {}
+            () = until_idle_after_a_look(), if is_left => {}
         }
         // What was saved by now is in this flush. Else the next one would come so long after this one, and not after what is
         // saved next: in the middle of a life, which would be filed twice.
@@ -92,7 +95,7 @@ mod tests {
     use parking_lot::Mutex;
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_saved_before_a_flush_begins_no_other() {
+    async fn what_was_saved_before_a_flush_begins_no_other_and_work_goes_first() {
         let (saved, looked, clock) = (Notify::new(), Notify::new(), Clock::of_tokio());
         let (flushes, begun) = (Mutex::new(Vec::new()), clock.monotonic());
         let flush = || async {
@@ -107,6 +110,13 @@ mod tests {
             }
         };
         let at = |millis| clock.sleep_to(begun + Duration::from_millis(millis));
+        let until_idle = || async {
+            match clock.monotonic().since(begun).as_millis() {
+                47_000..48_000 => at(48_200).await,
+                60_000.. => at(70_000).await,
+                _ => {}
+            }
+        };
         let story = async {
             for millis in [0, 1_000, 6_000] {
                 at(millis).await;
@@ -120,13 +130,20 @@ mod tests {
                 at(millis).await;
                 looked.notify_waiters();
             }
-            at(60_000).await;
+            for millis in [47_000, 60_000] {
+                at(millis).await;
+                saved.notify_one();
+                at(millis + 100).await;
+                looked.notify_waiters();
+            }
+            at(80_000).await;
         };
         tokio::select! {
-            () = whenever_saved(&saved, &looked, &clock, flush) => {}
+            () = whenever_saved(&saved, &looked, &clock, until_idle, flush) => {}
             () = story => {}
         }
-        // The second and the fourth leave something to do, and the third fails. The last one comes after a look.
-        assert_eq!(*flushes.lock(), [4_700, 7_300, 24_700, 29_400, 35_300]);
+        // The second and the fourth leave something to do, and the third fails. Those after a look make way for work, the last one not for
+        // longer than what was saved may wait.
+        assert_eq!(*flushes.lock(), [4_700, 7_300, 24_700, 29_400, 35_300, 48_200, 64_700]);
     }
 }

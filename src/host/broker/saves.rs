@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
 
 /// Enough for a disk that syncs many files at a time.
 const THREADS: usize = 32;
@@ -43,6 +44,8 @@ pub(super) enum Rank {
 pub(super) struct Promises {
     number: Mutex<usize>,
     fewer: Condvar,
+    /// Rings when the last one is saved, and when nothing that follows runs or waits.
+    idle: Notify,
 }
 
 impl Promises {
@@ -68,6 +71,9 @@ impl Drop for Promise {
         *number -= 1;
         if *number < BURST {
             self.0.fewer.notify_all();
+        }
+        if *number == 0 {
+            self.0.idle.notify_waiters();
         }
     }
 }
@@ -136,6 +142,7 @@ impl Gate {
             line.running -= 1;
             if line.running == 0 {
                 self.idle.notify_all();
+                self.promises.idle.notify_waiters();
             }
             // After a flood.
             line.waiting.shrink_to(KEPT);
@@ -146,6 +153,10 @@ impl Gate {
     /// Waits until it has nothing to do.
     fn make_way(&self) {
         let _late = self.idle.wait_while_for(&mut self.line.lock(), |line| line.running > 0, MAKES_WAY);
+    }
+
+    fn is_idle(&self) -> bool {
+        self.line.lock().running == 0
     }
 
     /// How much waits for its turn.
@@ -179,6 +190,17 @@ impl Saves {
     pub(super) fn make_way(&self) {
         self.gate.make_way();
         self.promises.make_way(1);
+    }
+
+    /// Waits until nothing is being saved that others wait for, or that follows from it.
+    pub(super) async fn until_idle(&self) {
+        loop {
+            let idle = self.promises.idle.notified();
+            if self.gate.is_idle() && *self.promises.number.lock() == 0 {
+                return;
+            }
+            idle.await;
+        }
     }
 
     /// Runs work that blocks on the disk.

@@ -97,10 +97,14 @@ impl Broker {
         self.0.ctx.finish(async move {
             // A stop cuts it short.
             let _whole = broker.0.ctx.pause(TOLD_AFTER).await;
+            let posting = |ask: &Arc<Ask>| matches!(ask.stage, Stage::Posting);
+            // Mostly its card is up by now, which takes no thread to see.
+            if broker.0.store.cached(id).is_some_and(|ask| !posting(&ask)) {
+                return;
+            }
             let teller = broker.clone();
             broker.in_folder(&group.clone(), move || {
                 gate("status.posting");
-                let posting = |ask: &Arc<Ask>| matches!(ask.stage, Stage::Posting);
                 if let Some(ask) = teller.0.store.read(&group, id).ok().flatten().filter(posting) {
                     gate("status.read");
                     teller.write_status_of(ask);

@@ -32,11 +32,23 @@ async fn is_served(cluster: &mut Cluster, leader: usize, ends: impl FnOnce(&mut 
 }
 
 /// The leader is killed, or stopped, once.
-async fn ends_once(listens: bool, kill: bool, limit: Duration, sabotage: Option<(&str, bool)>) {
-    let Some(mut cluster) = two(listens, sabotage).await else {
+async fn ends_once(listens: bool, kill: bool, limit: Duration, sabotage: Option<&str>) {
+    let Some(mut cluster) = two(listens, sabotage.map(|name| (name, true))).await else {
         assert!(sabotage.is_none(), "nobody to notice it without a server");
         return;
     };
+    if let Some(name) = sabotage {
+        // Both have it: a daemon shortens what lasts longer than its own lease would, because the clock may have been set back.
+        meanwhile(|| cluster.hosts[1].world.kill());
+        cluster.hosts[1].world.set_env("ASKD_SABOTAGE", name);
+        cluster.start(1);
+        let leases =
+            "select groups.until, runs.until from askd.groups join askd.runs using (node) where node = 'host-0'";
+        let leases = || cluster.database.query(leases).concat();
+        let before = leases();
+        let renewed = || leases().split('|').zip(before.split('|')).all(|(now, then)| now != then).then_some(());
+        meanwhile(|| within(SOON, "the leader to renew its leases", renewed));
+    }
     let ends = |cluster: &mut Cluster| {
         let leader = &mut cluster.hosts[0].world;
         if kill { leader.kill() } else { assert_eq!(leader.terminate().code(), Some(0)) }
@@ -51,12 +63,12 @@ async fn after_the_leaders_death_another_daemon_serves_in_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_lasts_too_long_is_noticed() {
-    assert!(is_noticed(ends_once(false, true, DEATH, Some(("longlease", true)))), "longlease: nobody noticed");
+    assert!(is_noticed(ends_once(false, true, DEATH, Some("longlease"))), "longlease: nobody noticed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_is_not_given_up_is_noticed() {
-    assert!(is_noticed(ends_once(true, false, PLANNED, Some(("keeplease", true)))), "keeplease: nobody noticed");
+    assert!(is_noticed(ends_once(true, false, PLANNED, Some("keeplease"))), "keeplease: nobody noticed");
 }
 
 /// A start reads every kept outcome, of which there may be very many.

@@ -23,6 +23,10 @@ const TOLD_AFTER: Duration = Duration::from_millis(250);
 /// How often a daemon that may have been overtaken looks whether it was.
 const OURS_AGAIN: Duration = Duration::from_millis(200);
 
+fn is_posting(ask: &Arc<Ask>) -> bool {
+    matches!(ask.stage, Stage::Posting)
+}
+
 impl Broker {
     /// Does what a saved step asks this daemon for; the caller sees to the errands.
     pub(super) fn act(&self, step: Stepped, errands: &mut Vec<Errand>) {
@@ -80,7 +84,7 @@ impl Broker {
 
     /// Tells waiters where the ask is. Blocks on the disk.
     pub(super) fn write_status(&self, ask: &Arc<Ask>) {
-        if matches!(ask.stage, Stage::Posting) {
+        if is_posting(ask) {
             return self.tell_if_still_posting(ask);
         }
         // The errands of one ask run side by side, so what this one knows may be older than what was written.
@@ -97,15 +101,14 @@ impl Broker {
         self.0.ctx.finish(async move {
             // A stop cuts it short.
             let _whole = broker.0.ctx.pause(TOLD_AFTER).await;
-            let posting = |ask: &Arc<Ask>| matches!(ask.stage, Stage::Posting);
             // Mostly its card is up by now, which takes no thread to see.
-            if broker.0.store.cached(id).is_some_and(|ask| !posting(&ask)) {
+            if broker.0.store.cached(id).is_some_and(|ask| !is_posting(&ask)) {
                 return;
             }
             let teller = broker.clone();
             broker.in_folder(&group.clone(), move || {
                 gate("status.posting");
-                if let Some(ask) = teller.0.store.read(&group, id).ok().flatten().filter(posting) {
+                if let Some(ask) = teller.0.store.read(&group, id).ok().flatten().filter(is_posting) {
                     gate("status.read");
                     teller.write_status_of(ask);
                 }

@@ -79,7 +79,7 @@ pub(super) struct AskCommand {
     /// Print the whole result as JSON instead of the answer.
     #[arg(long)]
     json: bool,
-    /// Leave the question open on Ctrl-C or SIGTERM instead of withdrawing it.
+    /// Leave the question open on Ctrl-C, SIGTERM or a closed terminal instead of withdrawing it.
     #[arg(long)]
     keep: bool,
 }

@@ -49,7 +49,9 @@ use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use std::future::poll_fn;
 use std::process::ExitCode;
+use std::task::Poll;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -255,7 +257,7 @@ fn small_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }
 
-/// Keeps SIGTERM and Ctrl-C from this thread and those that it starts, until it is dropped; then this thread gets them.
+/// Keeps SIGTERM, Ctrl-C and SIGHUP from this thread and those that it starts, until it is dropped; then this thread gets them.
 struct HeldSignals(SigSet);
 
 impl HeldSignals {
@@ -273,21 +275,36 @@ impl Drop for HeldSignals {
     }
 }
 
-/// Cancelled by SIGTERM or Ctrl-C; a second one ends the process at once. No other thread may take these signals before.
+/// Cancelled by SIGTERM, Ctrl-C, or the end of the terminal, after which nobody would read an answer. See [`stop_on`].
 fn stop_on_signals() -> anyhow::Result<CancellationToken> {
+    let ends = [SignalKind::terminate(), SignalKind::interrupt()];
+    if ignores_hangup() { stop_on(&ends) } else { stop_on(&[ends[0], ends[1], SignalKind::hangup()]) }
+}
+
+/// Whether whoever started this process wants it to outlive the terminal, as `nohup` does. Where nobody can say, SIGHUP does what it
+/// always does.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    ignored.is_none_or(|ignored| ignored & (1 << (Signal::SIGHUP as i32 - 1)) != 0)
+}
+
+/// Cancelled by the first of these signals; the second one ends the process at once. No other thread may take them before.
+fn stop_on(signals: &[SignalKind]) -> anyhow::Result<CancellationToken> {
     // The handler is there a moment before it knows whom to tell: a signal that came in between would be lost.
     let _held = (!on("nohold")).then(HeldSignals::hold).transpose()?;
     let stop = CancellationToken::new();
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
+    let streams: std::io::Result<Vec<_>> = signals.iter().map(|kind| signal(*kind)).collect();
+    let mut streams = streams.context("cannot listen for signals")?;
     let stopping = stop.clone();
     #[expect(clippy::disallowed_methods, reason = "listens for as long as the process lives")]
     tokio::spawn(async move {
         for again in [false, true] {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
+            poll_fn(|ctx| {
+                let came = streams.iter_mut().any(|stream| stream.poll_recv(ctx).is_ready());
+                if came { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
             if again {
                 tracing::warn!("told to stop twice: stopping at once; what is unfinished goes on at the next start");
                 std::process::exit(i32::from(FAILED));

@@ -3,6 +3,7 @@
 use crate::harness::{SHORTEST, SOON, World, askd, exchange, names, within};
 use crate::said;
 use crate::sessions::{Program, start, with_session};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -272,21 +273,41 @@ fn a_daemon_that_is_away_is_said_and_nothing_is_left_behind() {
 #[test]
 fn interrupted_it_withdraws_unless_told_to_keep() {
     let world = World::new();
-    let interrupt = |args: &[&str]| {
+    let interrupt = |signal, args: &[&str]| {
         let child = world.cli(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let ask = world.one_open();
         let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
         (child.wait_with_output().unwrap(), ask)
     };
-    let (output, ask) = interrupt(&["ask", "a?"]);
-    assert_eq!(output.status.code(), Some(3), "{}", err(&output));
-    within(SOON, "the withdrawal", || (world.details(ask["id"].as_str().unwrap())["state"] == "settled").then_some(()));
-    assert!(world.open().is_empty());
-    let (output, ask) = interrupt(&["ask", "b?", "--keep"]);
+    // SIGHUP: its terminal was closed.
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let (output, ask) = interrupt(signal, &["ask", "a?"]);
+        assert_eq!(output.status.code(), Some(3), "{}", err(&output));
+        let is_settled = || world.details(ask["id"].as_str().unwrap())["state"] == "settled";
+        within(SOON, "the withdrawal", || is_settled().then_some(()));
+        assert!(world.open().is_empty());
+    }
+    let (output, ask) = interrupt(Signal::HUP, &["ask", "b?", "--keep"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(err(&output).contains("stays open"), "{}", err(&output));
     assert_eq!(world.details(ask["id"].as_str().unwrap())["state"], "open");
+}
+
+#[test]
+fn started_by_nohup_it_waits_on_when_its_terminal_is_closed() {
+    let world = World::new();
+    let program = world.cli(&["ask", "a?"]);
+    let mut nohup = Command::new("nohup");
+    nohup.arg(program.get_program()).args(program.get_args());
+    nohup.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let child = nohup.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let ask = world.one_open();
+    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, Signal::HUP).unwrap();
+    assert_eq!(world.answer(&ask, &json!({"a?": "yes"})).0, 200);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), out(&output)), (Some(0), "yes\n".to_owned()), "{}", err(&output));
 }
 
 /// A process that was suspended while its question was answered, and that is interrupted as soon as it goes on.

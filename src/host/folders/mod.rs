@@ -16,7 +16,7 @@ use crate::ipc::{BRIEFINGS, RESPONSES, TASKS};
 use crate::random;
 use askd_core::{Group, Time};
 use lru::LruCache;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use rustix::fs::{Gid, MemfdFlags, fchown, memfd_create};
 use rustix::process::{Resource, getrlimit};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -40,6 +40,19 @@ const TEMPORARY: &str = ".tmp-";
 /// How many entries of a folder are looked at for what a crash has left: a container could make a listing endless.
 const FEW: usize = 10_000;
 
+/// The folders that are being made, and what tells of one less.
+type Making = (Mutex<HashSet<PathBuf>>, Condvar);
+
+/// One thread alone makes this folder until it is dropped.
+struct MakesAlone<'a>(&'a Making, PathBuf);
+
+impl Drop for MakesAlone<'_> {
+    fn drop(&mut self) {
+        self.0.0.lock().remove(&self.1);
+        self.0.1.notify_all();
+    }
+}
+
 /// The folders below `ipc/`. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Folders {
@@ -51,6 +64,8 @@ pub struct Folders {
     clock: Clock,
     /// When folders of groups were made, or found in the place of others, in this run.
     renewed: Arc<Mutex<HashMap<PathBuf, Reading>>>,
+    /// The folders that are being made.
+    making: Arc<Making>,
     /// The groups whose folders are on the disk of the root.
     home: Arc<Mutex<HashSet<Group>>>,
     /// Folders on which another file system was seen in this run.
@@ -67,8 +82,8 @@ impl Folders {
         std::fs::create_dir_all(&root)?;
         let (run, held) =
             (random::unique().into(), Arc::new(Mutex::new(LruCache::new(most_held().saturating_mul(OF_A_GROUP)))));
-        let (renewed, home, mounted, problems, looked) = Default::default();
-        Ok(Self { root, access, run, held, clock, renewed, home, mounted, problems, looked })
+        let (renewed, making, home, mounted, problems, looked) = Default::default();
+        Ok(Self { root, access, run, held, clock, renewed, making, home, mounted, problems, looked })
     }
 
     /// Notes that all of them were looked at, and how many did not answer.
@@ -173,7 +188,12 @@ impl Folders {
             if now.same_file(&stamp) {
                 return Ok(dir);
             }
-            self.note_renewed(path.clone());
+            // Another thread may have noted it, and put something there since.
+            let mut all = self.held.lock();
+            if all.peek(&path).is_some_and(|(known, _)| known.same_file(&stamp)) {
+                all.pop(&path);
+                self.note_renewed(path.clone());
+            }
         }
         let root = Dir::pinned(&self.root)?;
         let dir = match root.sub(&format!("{}/{name}", group.folder())) {
@@ -229,12 +249,29 @@ impl Folders {
     pub fn ensure(&self, group: &Group, name: &str) -> io::Result<Arc<Dir>> {
         match self.get(group, name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Dir::open(&self.root)?.ensure(group.folder(), self.access)?.ensure(name, self.access)?;
+                let _alone = self.make_alone(self.path_of(group, name));
+                match self.get(group, name) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    found => return found,
+                }
+                // Before it is there: whoever finds it has to know that it is another one.
                 self.note_renewed(self.path_of(group, name));
+                Dir::open(&self.root)?.ensure(group.folder(), self.access)?.ensure(name, self.access)?;
                 self.get(group, name)
             }
             found => found,
         }
+    }
+
+    /// Waits while another thread makes that folder.
+    fn make_alone(&self, path: PathBuf) -> MakesAlone<'_> {
+        let (paths, fewer) = &*self.making;
+        let mut making = paths.lock();
+        while !making.insert(path.clone()) {
+            fewer.wait(&mut making);
+        }
+        drop(making);
+        MakesAlone(&self.making, path)
     }
 
     fn note_renewed(&self, path: PathBuf) {
@@ -308,6 +345,7 @@ fn unmounted() -> io::Error {
 mod tests {
     use super::*;
     use crate::host::http::{MAX_AGENTS, MAX_CONNECTIONS};
+    use std::time::Duration;
 
     /// The folders that are held, and all connections.
     #[test]
@@ -320,5 +358,27 @@ mod tests {
         assert!((MAX_AGENTS + 2 * MAX_CONNECTIONS) as u64 <= FOR_CONNECTIONS);
         // The usual limit, without agents over HTTP.
         assert!(folders(1_024) + (MAX_CONNECTIONS as u64) < 1_024);
+    }
+
+    #[test]
+    fn whoever_finds_a_new_folder_knows_that_it_is_new_and_what_is_put_there_is_not_lost() {
+        let (root, clock) = (tempfile::tempdir().unwrap(), Clock::system());
+        let folders = Folders::open(root.path().join("ipc"), Access::PRIVATE, clock.clone()).unwrap();
+        for number in 0..200 {
+            let group: Group = format!("g{number}").parse().unwrap();
+            let before = clock.now() - Duration::from_secs(1);
+            std::thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| {
+                        folders.ensure(&group, RESPONSES).unwrap();
+                        let put = clock.now();
+                        std::thread::yield_now();
+                        assert!(!folders.has_lost(&group, RESPONSES, put), "{number}");
+                    });
+                }
+                while folders.get(&group, RESPONSES).is_err() {}
+                assert!(folders.has_lost(&group, RESPONSES, before), "{number}");
+            });
+        }
     }
 }

@@ -36,7 +36,10 @@ type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// The clock, the stop and the tasks of one daemon. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Ctx {
+pub struct Ctx(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
     clock: Clock,
     /// Cancelled when the daemon was told to stop. It may take calls for a while longer.
     leaving: CancellationToken,
@@ -49,10 +52,10 @@ pub struct Ctx {
     tasks: TaskTracker,
     /// Where all of them run, whichever thread spawns them.
     runtime: Handle,
-    told: Arc<OnceLock<Moment>>,
-    cut_short: Arc<AtomicBool>,
+    told: OnceLock<Moment>,
+    cut_short: AtomicBool,
     /// What its threads are called.
-    name: Arc<str>,
+    name: String,
 }
 
 impl Ctx {
@@ -61,19 +64,19 @@ impl Ctx {
         let [leaving, stopping, cut] = std::array::from_fn(|_| CancellationToken::new());
         let (in_hand, tasks) = (TaskTracker::new(), TaskTracker::new());
         let name = std::thread::current().name().filter(|name| *name != "main").unwrap_or("askd").into();
-        let (told, cut_short) = (Arc::default(), Arc::default());
-        Self { clock, leaving, stopping, cut, in_hand, tasks, runtime: Handle::current(), told, cut_short, name }
+        let (told, cut_short, runtime) = (OnceLock::new(), AtomicBool::new(false), Handle::current());
+        Self(Arc::new(Inner { clock, leaving, stopping, cut, in_hand, tasks, runtime, told, cut_short, name }))
     }
 
     /// The name of threads of its own that a part of the daemon has. Named after those of its runtime, all threads of one
     /// daemon are found by their names, although several may run in one process.
     pub fn thread_name(&self, part: &str) -> String {
-        format!("{}-{part}", self.name)
+        format!("{}-{part}", self.0.name)
     }
 
     /// The clock that the whole daemon runs by.
     pub fn clock(&self) -> &Clock {
-        &self.clock
+        &self.0.clock
     }
 
     /// Spawns work that a stop may cut off anywhere: the next start takes it up.
@@ -82,25 +85,26 @@ impl Ctx {
     }
 
     fn spawn_boxed(&self, work: Work<()>) {
-        let cut = self.cut.clone();
-        self.tasks.spawn_on(async move { cut.run_until_cancelled(work).await }, &self.runtime);
+        let ctx = self.clone();
+        self.0.tasks.spawn_on(async move { ctx.unless_cut(work).await }, &self.0.runtime);
     }
 
     /// Spawns work that a stop waits for, up to its time limit: a write, or a call whose result has to be recorded.
     /// Such work has to pause with [`Self::pause`] or [`Self::unless_cut`], so that a stop ends its pauses.
     pub fn finish<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
-        self.tasks.spawn_on(Box::pin(work) as Work<T>, &self.runtime)
+        self.0.tasks.spawn_on(Box::pin(work) as Work<T>, &self.0.runtime)
     }
 
     /// The same as [`Self::finish`] for work that blocks on the disk.
     pub fn finish_blocking(&self, work: impl FnOnce() + Send + 'static) {
-        self.tasks.spawn_blocking_on(Box::new(work) as Box<dyn FnOnce() + Send>, &self.runtime);
+        self.0.tasks.spawn_blocking_on(Box::new(work) as Box<dyn FnOnce() + Send>, &self.0.runtime);
     }
 
     /// Work for a thread of another pool. It counts as this daemon's until it is done or dropped, and what it spawns and logs
     /// goes where the caller's does.
     pub fn as_own(&self, work: impl FnOnce() + Send + 'static) -> impl FnOnce() + Send + 'static {
-        let (counts, runtime, log) = (self.tasks.token(), self.runtime.clone(), dispatcher::get_default(Clone::clone));
+        let (counts, runtime, log) =
+            (self.0.tasks.token(), self.0.runtime.clone(), dispatcher::get_default(Clone::clone));
         move || {
             let (_counts, _runtime) = (counts, runtime.enter());
             dispatcher::with_default(&log, work);
@@ -109,77 +113,77 @@ impl Ctx {
 
     /// Spawns work that a person or a platform has begun: a stop waits for it before it cuts anything off.
     pub fn serve<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
-        self.in_hand.spawn_on(Box::pin(work) as Work<T>, &self.runtime)
+        self.0.in_hand.spawn_on(Box::pin(work) as Work<T>, &self.0.runtime)
     }
 
     /// Waits for `work`; `None` if a stop cuts it off first.
     pub async fn unless_cut<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        self.cut.run_until_cancelled(work).await
+        self.0.cut.run_until_cancelled(work).await
     }
 
     /// Pauses before another try; `false` if a stop cuts the work off, so that there must be no other try.
     pub async fn pause(&self, pause: Duration) -> bool {
-        self.unless_cut(self.clock.sleep(pause)).await.is_some()
+        self.unless_cut(self.0.clock.sleep(pause)).await.is_some()
     }
 
     /// Whether channels and sessions are asked for nothing more.
     pub fn is_cut(&self) -> bool {
-        self.cut.is_cancelled()
+        self.0.cut.is_cancelled()
     }
 
     /// Whether a stop has cut off work that somebody waited for.
     pub fn was_cut_short(&self) -> bool {
-        self.cut_short.load(Ordering::Relaxed)
+        self.0.cut_short.load(Ordering::Relaxed)
     }
 
     /// Waits until the daemon takes in nothing new.
     pub async fn stopping(&self) {
-        self.stopping.cancelled().await;
+        self.0.stopping.cancelled().await;
     }
 
     /// Whether the daemon takes in nothing new any more.
     pub fn is_stopping(&self) -> bool {
-        self.stopping.is_cancelled()
+        self.0.stopping.is_cancelled()
     }
 
     /// Whether the daemon was told to stop.
     pub fn is_leaving(&self) -> bool {
-        self.leaving.is_cancelled()
+        self.0.leaving.is_cancelled()
     }
 
     /// The daemon was told to stop, and says so from now on.
     pub fn leave(&self) {
-        self.leaving.cancel();
+        self.0.leaving.cancel();
     }
 
     /// The first step of a stop: from now on the daemon takes in nothing new.
     pub fn begin_stop(&self) {
         self.leave();
-        self.told.get_or_init(|| self.clock.monotonic());
-        self.stopping.cancel();
+        self.0.told.get_or_init(|| self.0.clock.monotonic());
+        self.0.stopping.cancel();
     }
 
     /// Begins a stop when it is dropped, so that the threads of a run that was cut off anywhere end too.
     pub fn stop_on_drop(&self) -> DropGuard {
-        self.stopping.clone().drop_guard()
+        self.0.stopping.clone().drop_guard()
     }
 
     /// The other steps, in their order. Returns within [`IN_HAND`] plus [`UNDER_WAY`], whatever hangs.
     pub async fn stop(&self) {
         self.begin_stop();
-        let told = self.told.get().copied().unwrap_or_else(|| self.clock.monotonic());
-        let left = (told + at_most(IN_HAND)).since(self.clock.monotonic());
-        self.in_hand.close();
-        if self.clock.timeout(left, self.in_hand.wait()).await.is_none() {
-            self.cut_short.store(true, Ordering::Relaxed);
-            tracing::warn!(left = self.in_hand.len(), "work that did not end in time was cut off");
+        let told = self.0.told.get().copied().unwrap_or_else(|| self.0.clock.monotonic());
+        let left = (told + at_most(IN_HAND)).since(self.0.clock.monotonic());
+        self.0.in_hand.close();
+        if self.0.clock.timeout(left, self.0.in_hand.wait()).await.is_none() {
+            self.0.cut_short.store(true, Ordering::Relaxed);
+            tracing::warn!(left = self.0.in_hand.len(), "work that did not end in time was cut off");
         }
         if !on("stopwaits") {
-            self.cut.cancel();
+            self.0.cut.cancel();
         }
-        self.tasks.close();
-        if self.clock.timeout(at_most(UNDER_WAY), self.tasks.wait()).await.is_none() {
-            tracing::warn!(left = self.tasks.len(), "what is unfinished goes on at the next start");
+        self.0.tasks.close();
+        if self.0.clock.timeout(at_most(UNDER_WAY), self.0.tasks.wait()).await.is_none() {
+            tracing::warn!(left = self.0.tasks.len(), "what is unfinished goes on at the next start");
         }
     }
 }
@@ -198,7 +202,7 @@ mod tests {
         ctx.serve(async move {
             told.stopping().await;
             tokio::task::yield_now().await;
-            seen.store(told.cut.is_cancelled(), Ordering::SeqCst);
+            seen.store(told.0.cut.is_cancelled(), Ordering::SeqCst);
         });
         ctx.spawn(std::future::pending());
         let (written, has_written) = (ctx.clone(), Arc::new(AtomicBool::new(false)));

@@ -147,9 +147,21 @@ def processor_time(daemons):
     return sum(of(pid) for pid in [server, *children, *(daemon.process.pid for daemon in daemons)])
 
 
+def rest(daemons):
+    """Waits until nothing is left to do of what came before."""
+
+    def is_at_rest():
+        before = processor_time(daemons)
+        time.sleep(0.5)
+        return processor_time(daemons) - before < 0.05
+
+    until(60, "rest", is_at_rest)
+
+
 def rate(daemons, mark):
     """Answers a second, and the processor time of one in ms."""
     work, ports = asked(daemons, mark), [daemon.port for daemon in daemons]
+    rest(daemons)
     go, refused = multiprocessing.Barrier(PROCESSES + 1), multiprocessing.Value("i", 0)
     loads = [multiprocessing.Process(target=answers, args=(ports, work[n::PROCESSES], go, refused)) for n in range(PROCESSES)]
     for load in loads:
@@ -163,8 +175,10 @@ def rate(daemons, mark):
         raise SystemExit(f"{refused.value} answers were not acknowledged")
     responses = lambda: list(daemons[0].folder.glob(f"data/ipc/*/responses/{mark}-*.json"))
     until(60, "the responses", lambda: len(responses()) == ASKS)
+    taken = daemons[0].folder / "taken"
+    taken.mkdir(exist_ok=True)
     for response in responses():
-        response.unlink()  # the agents take them
+        response.rename(taken / response.name)  # the agents take them; ext4 is slow for seconds where files were deleted
     return ASKS / took, 1_000 * used / ASKS
 
 

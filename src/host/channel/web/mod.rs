@@ -31,12 +31,16 @@ use async_trait::async_trait;
 use axum::Router;
 use push::Push;
 use std::io;
+use std::ops::Deref;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// What the inbox needs.
+/// What the inbox needs. Cheap to clone, which each call does several times.
 #[derive(Debug, Clone)]
-pub struct Inbox {
+pub struct Inbox(Arc<Parts>);
+
+#[derive(Debug)]
+pub struct Parts {
     broker: Broker,
     people: Arc<People>,
     ctx: Ctx,
@@ -46,6 +50,14 @@ pub struct Inbox {
     tokens: Tokens,
     /// Places for streams of events.
     streams: Arc<Semaphore>,
+}
+
+impl Deref for Inbox {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
 }
 
 /// Streams of events at a time: one for each browser that has the inbox open, or for each tab over plain HTTP to another host.
@@ -63,7 +75,8 @@ impl Inbox {
     ) -> io::Result<Self> {
         let people = Arc::new(People::new(token, broker.clone()));
         let push = Push::open(broker.clone(), Arc::clone(&people), &ctx, documents)?;
-        Ok(Self { broker, people, ctx, status, push, tokens, streams: Arc::new(Semaphore::new(STREAMS)) })
+        let streams = Arc::new(Semaphore::new(STREAMS));
+        Ok(Self(Arc::new(Parts { broker, people, ctx, status, push, tokens, streams })))
     }
 
     /// The page and the API.

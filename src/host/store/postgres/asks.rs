@@ -1,7 +1,7 @@
 //! The rows of asks: writing one, finding out whether it was written, reading some.
 
 use super::batches::{NewRow, Over};
-use super::database::{Durable, Failed, query, scalar};
+use super::database::{Durable, Failed, Work, query, scalar};
 use super::saving::Attempt;
 use super::statement::statement;
 use super::{InPostgres, NO_ID, failed, opening, pins};
@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row as _};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use uuid::Uuid;
@@ -140,20 +141,12 @@ const AGAIN: &str = "insert into askd.asks as kept (id, group_name, operations, 
     where kept.operations[1] = $7::uuid
     returning revision";
 
-/// The columns of a [`Row`], wherever the ask stands.
-macro_rules! row {
-    ($rest:literal) => {
-        concat!(
-            "select id::text, group_name, settled, revision, operations[1]::text, record::text from (
-                 select id, group_name, settled, revision, operations, record from askd.asks
-                 union all select id, group_name, true, revision, operations, record from askd.settled
-                     where not exists (select from askd.gone where gone.id = settled.id and gone.forget_at is not null)
-             ) as kept ",
-            $rest
-        )
-    };
-}
-pub(super) use row;
+/// The columns of a [`Row`], in each of the tables where an ask may stand.
+const ASKS: &str = "select id::text, group_name, settled, revision, operations[1]::text, record::text from askd.asks
+    where id = any($1::uuid[])";
+const SETTLED: &str = "select id::text, group_name, true, revision, operations[1]::text, record::text from askd.settled
+    where id = any($1::uuid[])
+        and not exists (select from askd.gone where gone.id = settled.id and gone.forget_at is not null)";
 
 /// A row of `askd.asks` or `askd.settled`.
 pub(super) struct Row {
@@ -171,6 +164,26 @@ impl Row {
         let operation = row.try_get::<Option<String>, _>(4)?;
         let operation = operation.and_then(|text| Uuid::parse_str(&text).ok()).unwrap_or_default();
         Ok(Self { id, group, settled, revision: row.try_get(3)?, operation, record: row.try_get(5)? })
+    }
+
+    /// Those of these asks that are stored, as they are at one moment. `askd.settled` has a table for each week, so it is asked only for
+    /// what stands nowhere else.
+    pub(super) fn of_all(ids: Vec<String>) -> Work<Vec<Self>> {
+        Arc::new(move |connection| {
+            let ids = ids.clone();
+            Box::pin(async move {
+                let found = query(ASKS).bind(&ids).fetch_all(&mut *connection).await?;
+                let mut rows = found.iter().map(Self::of).collect::<Result<Vec<_>, _>>()?;
+                if rows.len() < ids.len() {
+                    let known: HashSet<&str> = rows.iter().map(|row| &*row.id).collect();
+                    let elsewhere: Vec<&String> = ids.iter().filter(|id| !known.contains(id.as_str())).collect();
+                    let found = query(SETTLED).bind(&elsewhere).fetch_all(connection).await?;
+                    let others = found.iter().map(Self::of).collect::<Result<Vec<_>, _>>()?;
+                    rows.extend(others);
+                }
+                Ok(rows)
+            })
+        })
     }
 
     pub(super) fn ask(&self) -> Result<record::Record, BadRecord> {
@@ -328,8 +341,8 @@ impl InPostgres {
     }
 
     pub(super) fn row(&self, id: AskId) -> Result<Option<Row>, StoreError> {
-        let read = statement(row!("where id = $1::uuid")).bind(uuid(id)).row(Row::of);
-        self.shared.read(read).map_err(failed(format!("cannot read ask {id}")))
+        let rows = self.shared.read(Row::of_all(vec![uuid(id)]));
+        rows.map(|mut rows| rows.pop()).map_err(failed(format!("cannot read ask {id}")))
     }
 
     /// What a row says in the eyes of this era.

@@ -284,7 +284,7 @@ pub(super) async fn subscribe(
     body: Result<Json<Object<Subscription>>, JsonRejection>,
 ) -> Result<StatusCode, Problem> {
     let Json(Object(subscription)) = body?;
-    let push = inbox.push;
+    let push = inbox.push.clone();
     let wrong = |why| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "No push service", why);
     let settings = push.settings();
     if settings.web.push == PushSettings::Off {
@@ -310,7 +310,7 @@ pub(super) async fn unsubscribe(
     body: Result<Json<Object<Endpoint>>, JsonRejection>,
 ) -> Result<StatusCode, Problem> {
     let Json(Object(Endpoint { endpoint })) = body?;
-    let (push, person) = (inbox.push, caller.name);
+    let (push, person) = (inbox.push.clone(), caller.name);
     let remove = move || {
         push.0.devices.remove(|known| known.subscription.endpoint == endpoint && known.person == person)?;
         if push.0.devices.at(&endpoint).is_none() {

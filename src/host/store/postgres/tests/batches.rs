@@ -2,8 +2,11 @@
 
 use super::*;
 use crate::clock::Moment;
+use crate::host::audit::Noted;
+use crate::host::store::LeftTo;
 use crate::host::store::postgres::asks::Carried;
 use crate::host::store::postgres::batches::{Batches, NewRow, Over, Verdict, Waiting};
+use askd_core::{Effect, Time};
 use serde_json::value::RawValue;
 use std::mem;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -136,6 +139,42 @@ fn each_gets_a_verdict_of_its_own() {
     }
     let ids = server.sql("select ltrim(right(id::text, 2), '0') from askd.asks order by id");
     assert_eq!(ids, ["1", "2", "3", "4", "8"]);
+}
+
+/// What goes along is one statement for all of them, and only for those that are stored.
+#[test]
+fn what_goes_along_is_stored_with_what_is_stored() {
+    let Some(server) = Server::found() else { return };
+    let bench = Bench::of(&server);
+    let along = |row: NewRow| {
+        let (group, ask) = (row.of_group.parse().unwrap(), row.which.replace('-', "").parse().unwrap());
+        let holder = vec![Effect::Status, Effect::Retire];
+        let left = LeftTo { holder, leader: vec![Effect::Retire], host: vec![Effect::Status], unpinned: false };
+        let noted = Noted { ask, at: Time::from_millis(7), json: format!("{{\"made\":\"{}\"}}", row.made_by) };
+        let along = Along { left: Some(&left), noted: &[noted], ..Along::default() };
+        NewRow { along: Carried::of(along, &group).unwrap(), ..row }
+    };
+    let all = |rows: Vec<NewRow>| {
+        let verdicts = bench.verdicts(&rows, |_| Durable::Yes);
+        verdicts.iter().map(|verdict| matches!(verdict, Ok(Some(_)))).collect::<Vec<_>>()
+    };
+    let owed = || {
+        server.sql(
+            "with gone as (delete from askd.owed returning *) select concat_ws(' ', right(ask::text, 1),
+                 jsonb_array_length(effects), coalesce(folder, '-'), coalesce(group_name, '-')) from gone order by number",
+        )
+    };
+    assert_eq!(all(vec![along(bench.first(1, "g1")), bench.first(2, "g2")]), [true, true]);
+    assert_eq!(owed(), ["1 2 - g1", "1 1 - -", "1 1 g1 -"]);
+    let stale = bench.row(1, "g1", Over::Replaces(operation(99)));
+    let crashed = NewRow { in_era: operation(99), ..bench.over(1, "g1") };
+    let rows = [bench.over(2, "g2"), stale, crashed, bench.first(3, "g1")].map(along);
+    let made = rows[0].made_by.clone();
+    assert_eq!(all(rows.into()), [true, false, false, false]);
+    assert_eq!(owed(), ["2 2 - g2", "2 1 - -", "2 1 g2 -"]);
+    let lines = server
+        .sql("select right(ask::text, 1) || ' ' || at || ' ' || (line ->> 'made') from askd.audit order by number");
+    assert_eq!(lines, [format!("1 7 {}", operation(1)), format!("2 7 {made}")]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! a stand-in of Slack are in this process, the daemon is a child of it. Rows and goals: docs/performance.md.
 //!
 //!     cargo bench --bench promises                       the full table
-//!     cargo bench --bench promises -- --quick            in under 90 s; exit status 1 if a row is short
+//!     cargo bench --bench promises -- --quick            in a minute and a half; exit status 1 if a row is short
 //!     ... -- --only 4,5     ... -- --markdown     ... -- --stall     ... -- --plots docs/performance
 //!
 //! It builds the daemon with profile `dist`, whose flags the bench has too. `ASKD_BENCH_BIN` names another binary, and

@@ -40,15 +40,13 @@ pub(crate) fn measure(bench: &mut Bench) {
     world.start();
     life(bench, &world);
     let mut filed = Instant::now();
+    // What a daemon does anyway, counted at one in which nothing happens meanwhile.
+    let mut still = World::new(Host::Askd, fresh(&bench.base, "calls-still"), 1, &bench.chat);
+    still.start();
     std::thread::sleep(later);
-    // What the daemon does anyway in that time.
-    let file = world.folder.join("strace-idle");
-    let strace = attach(world.pid(), &file);
-    std::thread::sleep(later);
-    detach(strace);
-    let idle = count(&read(&fs::read_to_string(&file).unwrap()), [0.0; 3]);
-    let mut most: Vec<(&str, f64, usize)> = Vec::new();
-    for _ in 0..if bench.quick { 1 } else { 3 } {
+    let idle_file = still.folder.join("strace");
+    let mut lives = Vec::new();
+    for nth in 0..if bench.quick { 1 } else { 3 } {
         let file = world.folder.join("strace");
         let strace = attach(world.pid(), &file);
         // A life that lies between two flushes: one across a flush is filed twice, and how many are is chance.
@@ -59,11 +57,18 @@ pub(crate) fn measure(bench: &mut Bench) {
         std::thread::sleep(next - Instant::now());
         let moments = life(bench, &world);
         filed = Instant::now();
+        let beside = (nth == 0).then(|| attach(still.pid(), &idle_file));
         std::thread::sleep(later);
+        beside.into_iter().for_each(detach);
         detach(strace);
         let lines = read(&fs::read_to_string(&file).unwrap());
         fs::rename(&file, file.with_extension(format!("{:.0}", moments[0]))).unwrap();
-        for (index, (what, count, goal)) in count(&lines, moments).into_iter().enumerate() {
+        lives.push(count(&lines, moments));
+    }
+    let idle = count(&read(&fs::read_to_string(&idle_file).unwrap()), [0.0; 3]);
+    let mut most: Vec<(&str, f64, usize)> = Vec::new();
+    for life in lives {
+        for (index, (what, count, goal)) in life.into_iter().enumerate() {
             let count = (count - idle[index].1).max(0.0);
             match most.get_mut(index) {
                 Some(entry) => entry.1 = entry.1.max(count),

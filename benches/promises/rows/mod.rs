@@ -23,8 +23,12 @@ pub(crate) fn play(bench: &mut Bench) {
     }
     // Its first looks are over by the time it is watched.
     let idle = bench.wants(&[11]).then(|| idle::start(bench, 1_000));
+    let waiting = bench.wants(&[14]).then(|| mcp::Waiting::start(bench));
     if bench.wants(&[16]) {
         calls::measure(bench);
+    }
+    if let Some(waiting) = waiting {
+        waiting.measure(bench);
     }
     if let Some(idle) = idle {
         idle::measure(bench, idle);

@@ -232,6 +232,8 @@ fn every_mistake_is_one_sentence_that_says_what_to_do() {
         (whatsapp.replace("\"1\"", "\"+1 555\""), "whatsapp.phone_number_id: \"+1 555\" is not an id of digits like \"106540352242922\" (not the number itself) (settings, line 5)".into()),
         (format!("{whatsapp}[groups.a]\nroutes = [{{ channel = \"whatsapp\", chat = \"15551234567\", responders = [\"+1 555 765 4321\"] }}]"), "groups.a.routes[0].responders: 15551234567 is asked, but may not answer: add \"15551234567\", or make one of these the chat (settings, line 7)".into()),
         (format!("{whatsapp}[groups.a]\nroutes = [{{ channel = \"whatsapp\", chat = \"Ada\" }}]"), "groups.a.routes[0].chat: \"Ada\" is neither a number like \"15551234567\" nor a business-scoped id like \"US.13491208655302741918\" (settings, line 7)".into()),
+        (format!("{whatsapp}[groups.a]\nroutes = [{{ channel = \"whatsapp\", chat = \"0151 2345678\" }}]"), "groups.a.routes[0].chat: \"0151 2345678\" has a 0 that only calls within a country have: write it with the country code and without that 0, for example \"15551234567\" (settings, line 7)".into()),
+        (format!("{whatsapp}[groups.a]\nroutes = [{{ channel = \"whatsapp\", chat = \"+49 (0)151 2345678\" }}]"), "groups.a.routes[0].chat: \"+49 (0)151 2345678\" has a 0 that only calls within a country have: write it with the country code and without that 0, for example \"15551234567\" (settings, line 7)".into()),
         // TOML.
         ("[asks]\ntimeout = 30m".into(), "this is not TOML: string values must be quoted, expected literal string (settings, line 2)".into()),
         ("[asks]\ntimeout = \"30m".into(), "this is not TOML: invalid basic string, expected `\"` (settings, line 2)".into()),

@@ -120,6 +120,12 @@ fn person(text: &str) -> Result<String, String> {
     let digits: String = text.chars().filter(char::is_ascii_digit).collect();
     let spelled = text.chars().all(|c| c.is_ascii_digit() || " +-().".contains(c));
     if spelled && (7..=15).contains(&digits.len()) {
+        // Nobody has that number, and nothing that was sent to it would arrive.
+        if digits.starts_with('0') || text.contains("(0)") {
+            let why = "has a 0 that only calls within a country have: write it with the country code and without that 0, \
+                       for example \"15551234567\"";
+            return Err(format!("{text:?} {why}"));
+        }
         return Ok(digits);
     }
     let why = "is neither a number like \"15551234567\" nor a business-scoped id like \"US.13491208655302741918\"";

@@ -1,12 +1,17 @@
-//! What Slack sends, as far as askd uses it. Tolerant: every field may be missing, and unknown ones are ignored. The sender
-//! has been verified before.
+//! What Slack sends, as far as askd uses it. Tolerant: every field may be missing or null, and unknown ones are ignored. The
+//! sender has been verified before.
 
 use super::render::{OTHER, SKIP};
 use super::text;
 use askd_core::{AskId, Given, Reply};
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
+
+/// Nothing, if it is null.
+fn given<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    Option::deserialize(from).map(Option::unwrap_or_default)
+}
 
 /// An interaction, e.g. a click on a button, or the envelope of an event. They share no field but the type.
 #[derive(Debug, Default, Deserialize)]
@@ -18,15 +23,20 @@ pub(super) struct Payload {
     pub(super) challenge: Option<String>,
     pub(super) team_id: Option<String>,
     pub(super) event_id: Option<String>,
+    #[serde(deserialize_with = "given")]
     pub(super) event: MessageEvent,
     pub(super) trigger_id: Option<String>,
     /// The modal that a person has sent.
     view: Option<View>,
     pub(super) team: Option<Team>,
+    #[serde(deserialize_with = "given")]
     pub(super) user: User,
+    #[serde(deserialize_with = "given")]
     pub(super) container: Container,
     pub(super) message: Option<Message>,
+    #[serde(deserialize_with = "given")]
     actions: Vec<BlockAction>,
+    #[serde(deserialize_with = "given")]
     state: State,
 }
 
@@ -49,7 +59,9 @@ pub(super) struct User {
 #[serde(default)]
 struct View {
     /// The [`Container`] of the card whose button opened it.
+    #[serde(deserialize_with = "given")]
     private_metadata: String,
+    #[serde(deserialize_with = "given")]
     state: State,
 }
 
@@ -84,6 +96,7 @@ pub(super) struct Message {
     pub(super) ts: String,
     pub(super) bot_id: Option<String>,
     pub(super) metadata: Option<Metadata>,
+    #[serde(deserialize_with = "given")]
     blocks: Vec<Block>,
 }
 
@@ -91,12 +104,14 @@ pub(super) struct Message {
 #[serde(default)]
 pub(super) struct Metadata {
     pub(super) event_type: String,
+    #[serde(deserialize_with = "given")]
     event_payload: BTreeMap<String, serde_json::Value>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Block {
+    #[serde(deserialize_with = "given")]
     block_id: String,
 }
 
@@ -112,6 +127,7 @@ struct BlockAction {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct State {
+    #[serde(deserialize_with = "given")]
     values: BTreeMap<String, BTreeMap<String, Value>>,
 }
 
@@ -121,6 +137,7 @@ struct Value {
     #[serde(rename = "value")]
     typed: Option<String>,
     selected_option: Option<SelectedOption>,
+    #[serde(deserialize_with = "given")]
     selected_options: Vec<SelectedOption>,
 }
 
@@ -361,6 +378,37 @@ mod tests {
         assert_eq!(interaction("do", "dismiss", "dismiss", &json!({})), Some(Action::Reply(Reply::Dismiss)));
         assert_eq!(interaction("do", "skip", "skip", &json!({})), Some(Action::Reply(Reply::Whole(vec![]))));
         assert_eq!(interaction("q0", "choice:0", "1", &json!({})), None, "a choice in a form says nothing yet");
+    }
+
+    /// As if it were missing.
+    #[test]
+    fn what_is_null_costs_no_click() {
+        let block = format!("askd:{}:q0:1", ask());
+        let click = json!({"block_id": block, "action_id": "pick:0:1", "value": "1", "action_ts": null});
+        let whole = json!({"type": "block_actions", "user": {"id": "U1"}, "container": {"message_ts": "1.2"}, "actions": [click],
+            "message": {"ts": "1.2", "metadata": {"event_type": "askd_ask", "event_payload": {}}, "blocks": [{"block_id": "b"}]},
+            "state": {"values": {"x": {"y": {"selected_options": []}}}}, "view": null, "event": null, "team": null});
+        let action = |payload: &serde_json::Value| {
+            let payload: Payload = serde_json::from_value(payload.clone()).unwrap();
+            payload.action().map(|(_, action)| action)
+        };
+        for place in [
+            "/state",
+            "/state/values",
+            "/state/values/x/y/selected_options",
+            "/user",
+            "/container",
+            "/message",
+            "/message/blocks",
+            "/message/blocks/0/block_id",
+            "/message/metadata",
+            "/message/metadata/event_payload",
+        ] {
+            let mut payload = whole.clone();
+            *payload.pointer_mut(place).unwrap() = serde_json::Value::Null;
+            assert_eq!(action(&payload), action(&whole), "{place}");
+            assert!(action(&whole).is_some());
+        }
     }
 
     #[test]

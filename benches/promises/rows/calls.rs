@@ -45,7 +45,7 @@ pub(crate) fn measure(bench: &mut Bench) {
     still.start();
     std::thread::sleep(later);
     let idle_file = still.folder.join("strace");
-    let mut lives = Vec::new();
+    let mut counted = Vec::new();
     for nth in 0..if bench.quick { 1 } else { 3 } {
         let file = world.folder.join("strace");
         let strace = attach(world.pid(), &file);
@@ -63,11 +63,11 @@ pub(crate) fn measure(bench: &mut Bench) {
         detach(strace);
         let lines = read(&fs::read_to_string(&file).unwrap());
         fs::rename(&file, file.with_extension(format!("{:.0}", moments[0]))).unwrap();
-        lives.push(count(&lines, moments));
+        counted.push(count(&lines, moments));
     }
     let idle = count(&read(&fs::read_to_string(&idle_file).unwrap()), [0.0; 3]);
     let mut most: Vec<(&str, f64, usize)> = Vec::new();
-    for life in lives {
+    for life in counted {
         for (index, (what, count, goal)) in life.into_iter().enumerate() {
             let count = (count - idle[index].1).max(0.0);
             match most.get_mut(index) {

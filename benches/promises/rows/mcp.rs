@@ -17,6 +17,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// A question with this title gets no answer.
@@ -178,12 +179,12 @@ pub(crate) fn measure(bench: &mut Bench) {
 /// A call that waits, while other rows are measured: it costs nothing that they would notice.
 pub(crate) struct Waiting {
     mcp: Mcp,
-    since: Instant,
-    before: system::Activity,
+    /// Once it has settled.
+    before: JoinHandle<system::Activity>,
 }
 
 impl Waiting {
-    /// In a folder of its own, where nobody answers. It has settled when this returns.
+    /// In a folder of its own, where nobody answers.
     pub(crate) fn start(bench: &Bench) -> Self {
         let folder = fresh(&bench.base, "mcp-waits");
         fs::create_dir(folder.join("tasks")).unwrap();
@@ -193,16 +194,20 @@ impl Waiting {
         std::thread::spawn(move || host(&tasks, &responses));
         let mut mcp = Mcp::start(&folder);
         mcp.send(1, "tools/call", &Mcp::arguments(UNANSWERED));
-        std::thread::sleep(Duration::from_secs(3));
-        Self { since: Instant::now(), before: system::activity(mcp.child.id()), mcp }
+        let pid = mcp.child.id();
+        let settled = move || {
+            std::thread::sleep(Duration::from_secs(3));
+            system::activity(pid)
+        };
+        Self { mcp, before: std::thread::spawn(settled) }
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a size and a count")]
     pub(crate) fn measure(self, bench: &mut Bench) {
-        let window = Duration::from_secs(if bench.quick { 6 } else { 30 });
-        std::thread::sleep(window.saturating_sub(self.since.elapsed()));
+        let (window, before) = (Duration::from_secs(if bench.quick { 6 } else { 30 }), self.before.join().unwrap());
+        std::thread::sleep(window.saturating_sub(before.at.elapsed()));
         let after = system::activity(self.mcp.child.id());
-        let woken = after.switches.saturating_sub(self.before.switches) as f64 / self.since.elapsed().as_secs_f64();
+        let woken = after.switches.saturating_sub(before.switches) as f64 / (after.at - before.at).as_secs_f64();
         let memory = system::memory(self.mcp.child.id()).0 as f64;
         bench.report.row(14, "askd mcp: memory while a call waits", Unit::Bytes, None, memory, Goal::AtMost(5e6));
         bench.report.row(14, "askd mcp: wake-ups a second meanwhile", Unit::Count, None, woken, Goal::AtMost(1.0));

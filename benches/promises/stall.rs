@@ -24,8 +24,8 @@ struct Troubles<'a> {
     over: &'a AtomicBool,
 }
 
-/// How many clicks a second askd acknowledges in a burst, and how many when what follows a click (its response, its
-/// record, its card) counts as well: only the second rate can go on.
+/// How many clicks a second askd acknowledges in a burst, and how many if the burst ends when the last card is closed: only the second
+/// rate can go on.
 fn highest(bench: &mut Bench, template: &Template) -> (f64, f64) {
     const TRIES: u64 = 20_000;
     let mut world = World::new(Host::Askd, fresh(&bench.base, "highest"), GROUPS, &bench.chat);

@@ -275,6 +275,9 @@ impl Drop for HeldSignals {
     }
 }
 
+/// SIGTERM and Ctrl-C: whoever sends a second one means it. A terminal that ends may send SIGHUP several times, or SIGTERM with it.
+const AT_ONCE: usize = 2;
+
 /// Cancelled by SIGTERM, Ctrl-C, or the end of the terminal, after which nobody would read an answer. See [`stop_on`].
 fn stop_on_signals() -> anyhow::Result<CancellationToken> {
     let ends = [SignalKind::terminate(), SignalKind::interrupt()];
@@ -289,7 +292,8 @@ fn ignores_hangup() -> bool {
     ignored.is_none_or(|ignored| ignored & (1 << (Signal::SIGHUP as i32 - 1)) != 0)
 }
 
-/// Cancelled by the first of these signals; the second one ends the process at once. No other thread may take them before.
+/// Cancelled by the first of these signals; a second one of the first [`AT_ONCE`] ends the process at once. No other thread may take them
+/// before.
 fn stop_on(signals: &[SignalKind]) -> anyhow::Result<CancellationToken> {
     // The handler is there a moment before it knows whom to tell: a signal that came in between would be lost.
     let _held = (!on("nohold")).then(HeldSignals::hold).transpose()?;
@@ -300,8 +304,9 @@ fn stop_on(signals: &[SignalKind]) -> anyhow::Result<CancellationToken> {
     #[expect(clippy::disallowed_methods, reason = "listens for as long as the process lives")]
     tokio::spawn(async move {
         for again in [false, true] {
+            let heeded = if again { AT_ONCE } else { streams.len() };
             poll_fn(|ctx| {
-                let came = streams.iter_mut().any(|stream| stream.poll_recv(ctx).is_ready());
+                let came = streams.iter_mut().take(heeded).any(|stream| stream.poll_recv(ctx).is_ready());
                 if came { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;

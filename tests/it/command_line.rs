@@ -41,6 +41,19 @@ impl World {
     }
 }
 
+/// The same program, started by another one.
+fn through(starter: &[&str], program: &Command) -> Command {
+    let mut command = Command::new(starter[0]);
+    command.args(&starter[1..]).arg(program.get_program()).args(program.get_args()).current_dir("/");
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+}
+
 #[test]
 fn a_first_run_in_two_terminals() {
     let world = World::of(&["default"]);
@@ -273,22 +286,28 @@ fn a_daemon_that_is_away_is_said_and_nothing_is_left_behind() {
 #[test]
 fn interrupted_it_withdraws_unless_told_to_keep() {
     let world = World::new();
-    let interrupt = |signal, args: &[&str]| {
-        let child = world.cli(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let interrupt = |signals: &[Signal], args: &[&str]| {
+        // Whoever runs these tests may ignore SIGHUP.
+        let mut program = through(&["env", "--default-signal=HUP"], &world.cli(args));
+        let child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let ask = world.one_open();
         let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-        rustix::process::kill_process(pid, signal).unwrap();
+        for signal in signals {
+            // It may have ended by the second one.
+            let _sent = rustix::process::kill_process(pid, *signal);
+        }
         (child.wait_with_output().unwrap(), ask)
     };
-    // SIGHUP: its terminal was closed.
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        let (output, ask) = interrupt(signal, &["ask", "a?"]);
-        assert_eq!(output.status.code(), Some(3), "{}", err(&output));
+    // SIGHUP: its terminal was closed, which may send several signals.
+    let (int, term, hup) = (Signal::INT, Signal::TERM, Signal::HUP);
+    for signals in [&[int][..], &[term], &[hup], &[hup, hup], &[term, hup]] {
+        let (output, ask) = interrupt(signals, &["ask", "a?"]);
+        assert_eq!(output.status.code(), Some(3), "{signals:?}: {}", err(&output));
         let is_settled = || world.details(ask["id"].as_str().unwrap())["state"] == "settled";
         within(SOON, "the withdrawal", || is_settled().then_some(()));
         assert!(world.open().is_empty());
     }
-    let (output, ask) = interrupt(Signal::HUP, &["ask", "b?", "--keep"]);
+    let (output, ask) = interrupt(&[hup], &["ask", "b?", "--keep"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(err(&output).contains("stays open"), "{}", err(&output));
     assert_eq!(world.details(ask["id"].as_str().unwrap())["state"], "open");
@@ -297,10 +316,7 @@ fn interrupted_it_withdraws_unless_told_to_keep() {
 #[test]
 fn started_by_nohup_it_waits_on_when_its_terminal_is_closed() {
     let world = World::new();
-    let program = world.cli(&["ask", "a?"]);
-    let mut nohup = Command::new("nohup");
-    nohup.arg(program.get_program()).args(program.get_args());
-    nohup.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut nohup = through(&["nohup"], &world.cli(&["ask", "a?"]));
     let child = nohup.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let ask = world.one_open();
     let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();

@@ -40,7 +40,7 @@ pub(crate) fn measure(bench: &mut Bench) {
     world.start();
     life(bench, &world);
     let mut filed = Instant::now();
-    // What a daemon does anyway, counted at one in which nothing happens meanwhile.
+    // What a daemon does anyway, counted at one that nobody has asked anything. It looks after no outcome, so less is subtracted.
     let mut still = World::new(Host::Askd, fresh(&bench.base, "calls-still"), 1, &bench.chat);
     still.start();
     std::thread::sleep(later);

@@ -184,7 +184,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// In a folder of its own, where nobody answers.
+    /// In a folder of its own, whose host takes the request and does not answer it.
     pub(crate) fn start(bench: &Bench) -> Self {
         let folder = fresh(&bench.base, "mcp-waits");
         fs::create_dir(folder.join("tasks")).unwrap();

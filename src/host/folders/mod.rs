@@ -192,7 +192,7 @@ impl Folders {
             let mut all = self.held.lock();
             if all.peek(&path).is_some_and(|(known, _)| known.same_file(&stamp)) {
                 all.pop(&path);
-                self.note_renewed(path.clone());
+                self.renewed.lock().insert(path.clone(), self.clock.reading());
             }
         }
         let root = Dir::pinned(&self.root)?;
@@ -208,7 +208,8 @@ impl Folders {
         if is_home && self.was_mounted(group, name) {
             return Err(unmounted());
         }
-        if is_home {
+        // Not if another one has taken its place meanwhile, which another thread may hold already.
+        if is_home && Stamp::of_place(&path).is_ok_and(|now| now.same_file(&stamp)) {
             self.held.lock().put(path, (stamp, Arc::clone(&dir)));
         }
         Ok(dir)
@@ -254,9 +255,18 @@ impl Folders {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     found => return found,
                 }
+                let of_group = Dir::open(&self.root)?.ensure(group.folder(), self.access)?;
                 // Before it is there: whoever finds it has to know that it is another one.
-                self.note_renewed(self.path_of(group, name));
-                Dir::open(&self.root)?.ensure(group.folder(), self.access)?.ensure(name, self.access)?;
+                let (path, now) = (self.path_of(group, name), self.clock.reading());
+                let before = self.renewed.lock().insert(path.clone(), now);
+                if let Err(error) = of_group.ensure(name, self.access) {
+                    let mut renewed = self.renewed.lock();
+                    match before {
+                        Some(before) => renewed.insert(path, before),
+                        None => renewed.remove(&path),
+                    };
+                    return Err(error);
+                }
                 self.get(group, name)
             }
             found => found,
@@ -272,10 +282,6 @@ impl Folders {
         }
         drop(making);
         MakesAlone(&self.making, path)
-    }
-
-    fn note_renewed(&self, path: PathBuf) {
-        self.renewed.lock().insert(path, self.clock.reading());
     }
 
     /// Whether what was put into one of a group's folders at `since` went with the folder: another one is in its place. Whoever put
@@ -376,7 +382,10 @@ mod tests {
                         assert!(!folders.has_lost(&group, RESPONSES, put), "{number}");
                     });
                 }
-                while folders.get(&group, RESPONSES).is_err() {}
+                let begun = clock.monotonic();
+                while folders.get(&group, RESPONSES).is_err() {
+                    assert!(clock.monotonic().since(begun) < Duration::from_secs(10), "it is not made");
+                }
                 assert!(folders.has_lost(&group, RESPONSES, before), "{number}");
             });
         }

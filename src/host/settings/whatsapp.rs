@@ -121,9 +121,9 @@ fn person(text: &str) -> Result<String, String> {
     let spelled = text.chars().all(|c| c.is_ascii_digit() || " +-().".contains(c));
     if spelled && (7..=15).contains(&digits.len()) {
         // Nobody has that number, and nothing that was sent to it would arrive.
-        if digits.starts_with('0') || text.contains("(0)") {
-            let why = "has a 0 that only calls within a country have: write it with the country code and without that 0, \
-                       for example \"15551234567\"";
+        if digits.starts_with('0') || text.contains("(0") {
+            let why = "has a 0 that is dialled and is no part of the number: write + and the country code before it, and no 0 \
+                       between, for example \"+15551234567\"";
             return Err(format!("{text:?} {why}"));
         }
         return Ok(digits);

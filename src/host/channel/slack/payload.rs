@@ -1,5 +1,5 @@
-//! What Slack sends, as far as askd uses it. Tolerant: every field may be missing or null, and unknown ones are ignored. The
-//! sender has been verified before.
+//! What Slack sends, as far as askd uses it. Tolerant: every field may be missing, what holds others may be null, and unknown
+//! ones are ignored. The sender has been verified before.
 
 use super::render::{OTHER, SKIP};
 use super::text;
@@ -307,6 +307,7 @@ pub(super) struct MessageEvent {
     message: Option<Box<Self>>,
     previous_message: Option<Box<Self>>,
     deleted_ts: Option<String>,
+    #[serde(deserialize_with = "given")]
     files: Vec<IgnoredAny>,
 }
 

@@ -49,9 +49,8 @@ use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
-use std::future::poll_fn;
+use std::future::pending;
 use std::process::ExitCode;
-use std::task::Poll;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -275,13 +274,9 @@ impl Drop for HeldSignals {
     }
 }
 
-/// SIGTERM and Ctrl-C: whoever sends a second one means it. A terminal that ends may send SIGHUP several times, or SIGTERM with it.
-const AT_ONCE: usize = 2;
-
 /// Cancelled by SIGTERM, Ctrl-C, or the end of the terminal, after which nobody would read an answer. See [`stop_on`].
 fn stop_on_signals() -> anyhow::Result<CancellationToken> {
-    let ends = [SignalKind::terminate(), SignalKind::interrupt()];
-    if ignores_hangup() { stop_on(&ends) } else { stop_on(&[ends[0], ends[1], SignalKind::hangup()]) }
+    stop_on(!ignores_hangup())
 }
 
 /// Whether whoever started this process wants it to outlive the terminal, as `nohup` does. Where nobody can say, SIGHUP does what it
@@ -292,30 +287,41 @@ fn ignores_hangup() -> bool {
     ignored.is_none_or(|ignored| ignored & (1 << (Signal::SIGHUP as i32 - 1)) != 0)
 }
 
-/// Cancelled by the first of these signals; a second one of the first [`AT_ONCE`] ends the process at once. No other thread may take them
-/// before.
-fn stop_on(signals: &[SignalKind]) -> anyhow::Result<CancellationToken> {
+/// Cancelled by SIGTERM or Ctrl-C, and by SIGHUP if `hangup` says so. A second SIGTERM or Ctrl-C ends the process at once; a terminal that
+/// ends may send SIGHUP several times, and SIGTERM with it. No other thread may take these signals before.
+fn stop_on(hangup: bool) -> anyhow::Result<CancellationToken> {
     // The handler is there a moment before it knows whom to tell: a signal that came in between would be lost.
     let _held = (!on("nohold")).then(HeldSignals::hold).transpose()?;
     let stop = CancellationToken::new();
-    let streams: std::io::Result<Vec<_>> = signals.iter().map(|kind| signal(*kind)).collect();
-    let mut streams = streams.context("cannot listen for signals")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
+    let hangup = hangup.then(|| signal(SignalKind::hangup())).transpose();
+    let mut hangup = hangup.context("cannot listen for SIGHUP")?;
     let stopping = stop.clone();
     #[expect(clippy::disallowed_methods, reason = "listens for as long as the process lives")]
     tokio::spawn(async move {
-        for again in [false, true] {
-            let heeded = if again { AT_ONCE } else { streams.len() };
-            poll_fn(|ctx| {
-                let came = streams.iter_mut().take(heeded).any(|stream| stream.poll_recv(ctx).is_ready());
-                if came { Poll::Ready(()) } else { Poll::Pending }
-            })
-            .await;
-            if again {
+        let mut meant = false;
+        loop {
+            let hung_up = async {
+                match &mut hangup {
+                    Some(hangup) => hangup.recv().await,
+                    None => pending().await,
+                }
+            };
+            let is_meant = tokio::select! {
+                _ = terminate.recv() => true,
+                _ = interrupt.recv() => true,
+                _ = hung_up => false,
+            };
+            if meant && is_meant {
                 tracing::warn!("told to stop twice: stopping at once; what is unfinished goes on at the next start");
                 std::process::exit(i32::from(FAILED));
             }
-            tracing::info!("stopping");
-            stopping.cancel();
+            meant |= is_meant;
+            if !stopping.is_cancelled() {
+                tracing::info!("stopping");
+                stopping.cancel();
+            }
         }
     });
     Ok(stop)

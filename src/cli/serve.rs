@@ -86,7 +86,7 @@ impl Serve {
             Some(_) => "the settings: [web] token".to_owned(),
             None => token_file.display().to_string(),
         };
-        let stop = super::stop_on(&[SignalKind::terminate(), SignalKind::interrupt()])?;
+        let stop = super::stop_on(false)?;
         let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
         drop(held);
         if settings.postgres.url.is_some() {

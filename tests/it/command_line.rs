@@ -1,6 +1,6 @@
 //! The command line, as a user meets it: what it prints, where, and with which exit code.
 
-use crate::harness::{SHORTEST, SOON, World, askd, exchange, names, within};
+use crate::harness::{SHORTEST, SOON, World, askd, exchange, names, through, within};
 use crate::said;
 use crate::sessions::{Program, start, with_session};
 use rustix::process::Signal;
@@ -39,19 +39,6 @@ impl World {
         person(&self.one_open());
         child.wait_with_output().unwrap()
     }
-}
-
-/// The same program, started by another one.
-fn through(starter: &[&str], program: &Command) -> Command {
-    let mut command = Command::new(starter[0]);
-    command.args(&starter[1..]).arg(program.get_program()).args(program.get_args()).current_dir("/");
-    for (name, value) in program.get_envs() {
-        match value {
-            Some(value) => command.env(name, value),
-            None => command.env_remove(name),
-        };
-    }
-    command
 }
 
 #[test]
@@ -300,7 +287,7 @@ fn interrupted_it_withdraws_unless_told_to_keep() {
     };
     // SIGHUP: its terminal was closed, which may send several signals.
     let (int, term, hup) = (Signal::INT, Signal::TERM, Signal::HUP);
-    for signals in [&[int][..], &[term], &[hup], &[hup, hup], &[term, hup]] {
+    for signals in [&[int][..], &[term], &[hup], &[hup, hup], &[term, hup], &[hup, term]] {
         let (output, ask) = interrupt(signals, &["ask", "a?"]);
         assert_eq!(output.status.code(), Some(3), "{signals:?}: {}", err(&output));
         let is_settled = || world.details(ask["id"].as_str().unwrap())["state"] == "settled";

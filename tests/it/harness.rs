@@ -933,23 +933,29 @@ fn unchunked(body: &str) -> String {
     whole
 }
 
+/// The same program, started by another one.
+pub(crate) fn through(starter: &[&str], program: &Command) -> Command {
+    let mut command = Command::new(starter[0]);
+    command.args(&starter[1..]).arg(program.get_program()).args(program.get_args());
+    if let Some(folder) = program.get_current_dir() {
+        command.current_dir(folder);
+    }
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+}
+
 impl World {
     /// With a daemon whose system calls on files are written down.
     pub(crate) fn started_under_strace(mut self) -> Self {
-        let serve = self.command();
-        let mut command = Command::new("strace");
-        command
-            .args(["-f", "-qq", "-e", "trace=openat2,fsync,fdatasync,renameat,renameat2,unlinkat", "-o"])
-            .arg(self.dir.path().join("calls"))
-            .arg("--")
-            .arg(serve.get_program())
-            .args(serve.get_args());
-        for (name, value) in serve.get_envs() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
+        let calls = self.dir.path().join("calls");
+        let traced = "trace=openat2,fsync,fdatasync,renameat,renameat2,unlinkat";
+        let strace = ["strace", "-f", "-qq", "-e", traced, "-o", calls.to_str().unwrap(), "--"];
+        let command = through(&strace, &self.command());
         let daemon = Daemon::process(command, &self.log_path());
         self.address = daemon.address();
         assert!(self.address.is_some(), "the daemon did not start: {}", self.log());

@@ -79,6 +79,17 @@ fn host(tasks: &Watched, responses: &Path) {
     });
 }
 
+/// A group's folder with such a host, and those of requests and responses in it.
+fn served(bench: &Bench, name: &str) -> [PathBuf; 3] {
+    let folder = fresh(&bench.base, name);
+    let (tasks, responses) = (folder.join("tasks"), folder.join("responses"));
+    fs::create_dir(&tasks).unwrap();
+    fs::create_dir(&responses).unwrap();
+    let (watched, answers) = (Watched::new(&tasks), responses.clone());
+    std::thread::spawn(move || host(&watched, &answers));
+    [folder, tasks, responses]
+}
+
 fn questions() -> Value {
     json!([{"question": "Go?", "options": [{"label": "yes", "description": "roll it out"}, "no"]}])
 }
@@ -153,12 +164,7 @@ impl Drop for Mcp {
 }
 
 pub(crate) fn measure(bench: &mut Bench) {
-    let folder = fresh(&bench.base, "mcp");
-    let (tasks, responses) = (folder.join("tasks"), folder.join("responses"));
-    fs::create_dir(&tasks).unwrap();
-    fs::create_dir(&responses).unwrap();
-    let (watched, answers) = (Watched::new(&tasks), responses.clone());
-    std::thread::spawn(move || host(&watched, &answers));
+    let [folder, tasks, responses] = served(bench, "mcp");
     if bench.wants(&[14]) {
         let starts = (0..15).map(|_| {
             let begun = Instant::now();
@@ -186,12 +192,7 @@ pub(crate) struct Waiting {
 impl Waiting {
     /// In a folder of its own, whose host takes the request and does not answer it.
     pub(crate) fn start(bench: &Bench) -> Self {
-        let folder = fresh(&bench.base, "mcp-waits");
-        fs::create_dir(folder.join("tasks")).unwrap();
-        fs::create_dir(folder.join("responses")).unwrap();
-        let tasks = Watched::new(&folder.join("tasks"));
-        let responses = folder.join("responses");
-        std::thread::spawn(move || host(&tasks, &responses));
+        let [folder, ..] = served(bench, "mcp-waits");
         let mut mcp = Mcp::start(&folder);
         mcp.send(1, "tools/call", &Mcp::arguments(UNANSWERED));
         let pid = mcp.child.id();

@@ -250,15 +250,15 @@ impl Folders {
     pub fn ensure(&self, group: &Group, name: &str) -> io::Result<Arc<Dir>> {
         match self.get(group, name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let _alone = self.make_alone(self.path_of(group, name));
+                let path = self.path_of(group, name);
+                let _alone = self.make_alone(path.clone());
                 match self.get(group, name) {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     found => return found,
                 }
                 let of_group = Dir::open(&self.root)?.ensure(group.folder(), self.access)?;
                 // Before it is there: whoever finds it has to know that it is another one.
-                let (path, now) = (self.path_of(group, name), self.clock.reading());
-                let before = self.renewed.lock().insert(path.clone(), now);
+                let before = self.renewed.lock().insert(path.clone(), self.clock.reading());
                 if let Err(error) = of_group.ensure(name, self.access) {
                     let mut renewed = self.renewed.lock();
                     match before {

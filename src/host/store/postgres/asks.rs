@@ -172,18 +172,19 @@ impl Row {
         Arc::new(move |connection| {
             let ids = ids.clone();
             Box::pin(async move {
-                let found = query(ASKS).bind(&ids).fetch_all(&mut *connection).await?;
-                let mut rows = found.iter().map(Self::of).collect::<Result<Vec<_>, _>>()?;
+                let mut rows = Self::read(&mut *connection, ASKS, &ids).await?;
                 if rows.len() < ids.len() {
                     let known: HashSet<&str> = rows.iter().map(|row| &*row.id).collect();
-                    let elsewhere: Vec<&String> = ids.iter().filter(|id| !known.contains(id.as_str())).collect();
-                    let found = query(SETTLED).bind(&elsewhere).fetch_all(connection).await?;
-                    let others = found.iter().map(Self::of).collect::<Result<Vec<_>, _>>()?;
-                    rows.extend(others);
+                    let elsewhere = ids.iter().filter(|id| !known.contains(id.as_str())).cloned().collect::<Vec<_>>();
+                    rows.extend(Self::read(connection, SETTLED, &elsewhere).await?);
                 }
                 Ok(rows)
             })
         })
+    }
+
+    async fn read(connection: &mut PgConnection, from: &'static str, ids: &[String]) -> Result<Vec<Self>, sqlx::Error> {
+        query(from).bind(ids).fetch_all(connection).await?.iter().map(Self::of).collect()
     }
 
     pub(super) fn ask(&self) -> Result<record::Record, BadRecord> {

@@ -73,9 +73,14 @@ impl Bench {
         template
     }
 
-    /// Plays a round. If others took more than 15 % of the processors, it is played again, twice at most.
+    /// How often a round is played at most.
+    fn tries(&self) -> usize {
+        if self.quick { 1 } else { 3 }
+    }
+
+    /// Plays a round. If others took more than 15 % of the processors, it is played again.
     fn round<T>(&mut self, pids: &[u32], mut play: impl FnMut(&mut Self) -> T) -> T {
-        let mut tries = if self.quick { 1 } else { 3 };
+        let mut tries = self.tries();
         loop {
             let before = system::machine(pids);
             let played = play(self);

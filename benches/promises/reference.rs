@@ -23,7 +23,11 @@ use std::mem::MaybeUninit;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// What follows a click waits no longer for other clicks.
+const FOLLOWS_AFTER_AT_MOST: Duration = Duration::from_secs(1);
 
 type Follow = Box<dyn FnOnce(&Reference) + Send>;
 
@@ -32,8 +36,11 @@ struct Reference {
     chat_port: u16,
     /// Connections to the chat that are kept.
     idle: Mutex<Vec<Connection>>,
-    /// What follows an acknowledged click: one after the other, so that it takes little from the clicks.
-    follows: Sender<Follow>,
+    /// What follows an acknowledged click, and since when: one after the other, and promises go first, as at askd.
+    follows: Sender<(Instant, Follow)>,
+    /// Clicks that are not acknowledged yet.
+    clicks: Mutex<usize>,
+    fewer_clicks: Condvar,
 }
 
 #[derive(Deserialize)]
@@ -70,9 +77,21 @@ pub(crate) fn run(mut arguments: impl Iterator<Item = String>) {
     }
     let chat_port = chat_url.rsplit(':').next().and_then(|rest| rest.split('/').next()).unwrap().parse().unwrap();
     let (follows, following) = channel();
-    let reference = Arc::new(Reference { folder, chat_port, idle: Mutex::default(), follows });
+    let reference = Arc::new(Reference {
+        folder,
+        chat_port,
+        idle: Mutex::default(),
+        follows,
+        clicks: Mutex::new(0),
+        fewer_clicks: Condvar::new(),
+    });
     let follower = Arc::clone(&reference);
-    std::thread::spawn(move || following.into_iter().for_each(|follow: Follow| follow(&follower)));
+    std::thread::spawn(move || {
+        for (since, follow) in following {
+            follower.wait_for_clicks(since);
+            follow(&follower);
+        }
+    });
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let (watching, handle) = (Arc::clone(&reference), runtime.handle().clone());
     std::thread::spawn(move || watching.watch(&handle));
@@ -100,7 +119,11 @@ async fn interaction(State(reference): State<Arc<Reference>>, headers: HeaderMap
     let value = actions.first().map(|action| action.value.clone()).unwrap_or_default();
     let settled = Arc::clone(&reference);
     let work = move || settled.settle(number, &group, &user.id, &value).map(|()| (group, user.id, value));
-    let Ok(Ok((group, person, value))) = tokio::task::spawn_blocking(work).await else {
+    *reference.clicks.lock().unwrap() += 1;
+    let done = tokio::task::spawn_blocking(work).await;
+    *reference.clicks.lock().unwrap() -= 1;
+    reference.fewer_clicks.notify_one();
+    let Ok(Ok((group, person, value))) = done else {
         return StatusCode::SERVICE_UNAVAILABLE;
     };
     let follows = Box::new(move |reference: &Reference| {
@@ -110,7 +133,7 @@ async fn interaction(State(reference): State<Arc<Reference>>, headers: HeaderMap
             reference.call("chat.update", &body.to_string());
         }
     });
-    let _ended = reference.follows.send(follows);
+    let _ended = reference.follows.send((Instant::now(), follows));
     StatusCode::OK
 }
 
@@ -138,6 +161,13 @@ fn decoded(text: &[u8]) -> Vec<u8> {
 }
 
 impl Reference {
+    /// What follows a click waits while others are settled, for a second at most.
+    fn wait_for_clicks(&self, since: Instant) {
+        let left = FOLLOWS_AFTER_AT_MOST.saturating_sub(since.elapsed());
+        let clicks = self.clicks.lock().unwrap();
+        let _clicks = self.fewer_clicks.wait_timeout_while(clicks, left, |clicks| *clicks > 0).unwrap();
+    }
+
     fn settle(&self, number: u64, group: &str, person: &str, value: &str) -> std::io::Result<()> {
         let folder = self.folder.join("state/pending_questions").join(group);
         let name = format!("{}.json", marker(number));

@@ -63,7 +63,7 @@ pub(crate) fn measure(bench: &mut Bench) {
     let template = bench.template();
     let count = if bench.quick { 1_000 } else { 5_000 };
     // Enough for rounds that are played again.
-    let clicks = (bench.rounds * 3 + 3) * count * 2;
+    let clicks = (bench.rounds * bench.tries() + 3) * count * 2;
     let clicks = u64::try_from(clicks).unwrap().min(PENDING);
     let make = |bench: &mut Bench, host, name, asks| {
         let world = World::new(host, fresh(&bench.base, name), GROUPS, &bench.chat);

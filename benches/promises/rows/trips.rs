@@ -218,7 +218,7 @@ fn answers(bench: &mut Bench, groups: usize) {
     let template = bench.template();
     let mut pair = Pair::new(bench, groups);
     let count = if bench.quick { 100 } else { 1_000 };
-    let enough = count * (u64::try_from(bench.rounds).unwrap() * 3 + 1);
+    let enough = count * u64::try_from(bench.rounds * bench.tries() + 1).unwrap();
     let mut waiting = [&pair.reference, &pair.askd].map(|world| {
         let asks = spread(bench.numbers(enough), groups);
         template.fill(world, &asks);

@@ -77,8 +77,8 @@ impl ForgetCommand {
             say(&told(&forgotten))?;
         }
         let ids = left.iter().map(AskId::to_string).collect::<Vec<_>>().join("\n  ");
-        let why = "still there, because they are open, or their cards and answers are on their way. Start askd, close them \
-                   (`askd cancel ID`), and run this again. A card whose channel is not in the settings any more waits for it";
+        let why = "still there, because they are open, or because their cards and answers are still on their way. Start askd, close \
+                   them (`askd cancel ID`), and run this again. A card whose channel is no longer in the settings waits until it is";
         Err(Exit::new(FAILED, format!("{why}:\n  {ids}")))
     }
 }

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
 
-/// Give an agent its folders, or another host to serve them.
+/// Make an agent's folders, or have another host serve them.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:\n  askd group add research --for-docker")]
 pub(super) enum Groups {

@@ -16,7 +16,7 @@ use reqwest::Method;
     after_help = "Examples:\n  askd link\n  askd link --new\n  docker exec askd /askd link\n  xdg-open \"$(askd link)\""
 )]
 pub(super) struct Link {
-    /// Replace the inbox token first. The one before opens nothing any more, at any daemon that shares the records.
+    /// Replace the inbox token first. The old one then opens nothing any more, at any daemon that shares the records.
     #[arg(long)]
     new: bool,
     #[command(flatten)]

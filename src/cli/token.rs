@@ -40,7 +40,7 @@ pub(super) struct New {
     /// What it is for, as `askd token list` shows it.
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
-    /// How long it is good, for example 90d [default: until it is revoked].
+    /// How long it is valid, for example 90d [default: until it is revoked].
     #[arg(long, value_name = "DURATION", value_parser = expiry)]
     expires: Option<Duration>,
     #[command(flatten)]
@@ -70,7 +70,7 @@ pub(super) struct Revoke {
 
 /// The id of a token. A whole one is a secret, so no error repeats it.
 fn id_of(given: &str) -> Result<&str, Exit> {
-    let why = "that is no id of a token and no token; `askd token list` shows the ids";
+    let why = "that is neither a token nor the id of one; `askd token list` shows the ids";
     segment(id_in(given.trim())).map_err(|_| Exit::new(USAGE, why))
 }
 

@@ -48,7 +48,7 @@ pub(super) async fn check(found: &mut Findings, settings: &Settings, clock: &Clo
         }
         Ok(seen) if !seen.silent.is_empty() => {
             let what = format!(
-                "nothing was heard for a day of hosts that serve folders, so their agents are told nothing: {}",
+                "these hosts serve folders and were not heard of for a day, so their agents are told nothing: {}",
                 seen.silent.join(", ")
             );
             found.fault("database", what, SILENT_HOST);

@@ -181,7 +181,7 @@ async fn session(found: &mut Findings, group: &Group, all: [&Option<Means>; 3], 
                 }
             }
             // Nobody may be called to try it: that would start the agent.
-            Means::Webhook(webhook) => found.ok(check, format!("{} can be signed for", webhook.host())),
+            Means::Webhook(webhook) => found.ok(check, format!("calls to {} can be signed", webhook.host())),
             Means::Command(argv) => {
                 let program = argv.first().map(String::as_str).unwrap_or_default();
                 match std::fs::metadata(program) {

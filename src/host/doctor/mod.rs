@@ -97,7 +97,9 @@ impl Findings {
 
     /// Notes what a platform's clock shows, and whether it is ours.
     fn clock(&mut self, platform: &str, theirs: Option<Time>, ours: Time) {
-        let Some(theirs) = theirs else { return self.not_checked(format!("{platform} clock"), "it does not say") };
+        let Some(theirs) = theirs else {
+            return self.not_checked(format!("{platform} clock"), format!("{platform} does not say what time it has"));
+        };
         self.same_clock(format!("{platform} clock"), &format!("{platform}'s"), [theirs, ours], CLOCK);
     }
 

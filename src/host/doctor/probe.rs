@@ -48,7 +48,7 @@ pub(super) fn not_taken(status: u16, key: &str) -> (String, String) {
         ),
         status => (
             format!("the daemon answered with HTTP status {status}"),
-            "its log says why; without a word there, look at what stands in front of http.webhook_listen".to_owned(),
+            "its log says why; if it says nothing, look at what stands in front of http.webhook_listen".to_owned(),
         ),
     }
 }

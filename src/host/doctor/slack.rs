@@ -134,7 +134,7 @@ async fn chat_of(found: &mut Findings, api: &Api<'_>, chat: &str, scopes: &[Stri
             None if sees_archives => found.ok(check, "the bot is in it"),
             None => found.ok(
                 check,
-                "the bot is in it; not checked without the scope channels:read or groups:read: whether it is archived",
+                "the bot is in it; whether it is archived is not checked without the scope channels:read or groups:read",
             ),
             Some(code) => found.fault(check, code, wording::slack_fix(code, answer["needed"].as_str())),
         },

@@ -116,7 +116,7 @@ pub(super) fn check_route(route: &mut RouteSettings, at: &str, settings: &Settin
         mistakes.add(format!("{at}.chat"), format!("{chat:?} {why}"));
     }
     let people = "say who can answer: responders = [\"U0123ABCD\"] (member ids, from people's profiles), or \
-                  responders = \"anyone\" for everybody in the channel";
+                  responders = \"anyone\" for every member of your workspace in the channel";
     let responders = format!("{at}.responders");
     match &route.responders {
         None => mistakes.add(responders, people),

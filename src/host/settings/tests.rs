@@ -147,7 +147,7 @@ fn every_mistake_is_one_sentence_that_says_what_to_do() {
                       answer_retention, late_answers, remind_after, escalate_after, max_open_per_group, \
                       max_per_hour_per_group, keep_settled, keep_audit";
     let people = "say who can answer: responders = [\"U0123ABCD\"] (member ids, from people's profiles), or responders \
-                  = \"anyone\" for everybody in the channel";
+                  = \"anyone\" for every member of your workspace in the channel";
     let cases: Vec<(String, String)> = vec![
         // Keys.
         ("[groups.research]\nroute = []".into(), "groups.research: unknown key \"route\". Did you mean \"routes\"? (settings, line 2)".into()),
@@ -216,6 +216,7 @@ fn every_mistake_is_one_sentence_that_says_what_to_do() {
         ("[groups.a]\nsession = { start = { webhook = \"https://a.example\" } }".into(), "groups.a.session.start: takes one of docker = \"<container>\", command = [\"/path\", ...], or webhook = \"https://...\" with secret_file = \"/path\" (settings, line 2)".into()),
         ("[groups.a]\nsession = { start = { webhook = \"a.example\", secret_file = \"/x\" } }".into(), "groups.a.session.start: \"a.example\" is not a URL like https://example.com/continue (settings, line 2)".into()),
         ("[groups.a]\nsession = { start = { webhook = \"https://u:p@a.example\", secret_file = \"/x\" } }".into(), "groups.a.session.start: a webhook's URL must not contain a user name or password: remove them; the signature takes their place (settings, line 2)".into()),
+        ("[groups.a]\nsession = { start = { webhook = \"http://93.184.216.34/x\", secret_file = \"/x\" } }".into(), "groups.a.session.start: http://93.184.216.34/x is not encrypted: write https:// (settings, line 2)".into()),
         ("[groups.a]\nsession = { start = { webhook = \"http://a.example/x\", secret_file = \"/x\" } }".into(), "groups.a.session.start: http://a.example/x is not encrypted: write https://, or, if the host is in your own network, private = true (settings, line 2)".into()),
         ("[groups.a]\nsession = { start = { webhook = \"https://a.example\", secret_file = \"/no/such\" } }".into(), "groups.a.session.start: cannot read /no/such: No such file or directory (os error 2) (settings, line 2)".into()),
         ("[groups.a]\nsession = { start = { webhook = \"https://a.example\", secret_file = \"/dev/null\" } }".into(), "groups.a.session.start: /dev/null holds no key of Standard Webhooks. Make one: printf 'whsec_%s\\n' \"$(openssl rand -base64 32)\" > /dev/null (settings, line 2)".into()),

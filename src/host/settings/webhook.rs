@@ -35,9 +35,11 @@ impl Webhook {
             Some(Host::Domain(_)) | None => private,
         };
         if parsed.scheme() == "http" && !inside {
-            return Err(format!(
-                "{url} is not encrypted: write https://, or, if the host is in your own network, private = true"
-            ));
+            let private = match parsed.host() {
+                Some(Host::Domain(_)) => ", or, if the host is in your own network, private = true",
+                Some(Host::Ipv4(_) | Host::Ipv6(_)) | None => "",
+            };
+            return Err(format!("{url} is not encrypted: write https://{private}"));
         }
         let webhook = Self { url: parsed, secret_file, private };
         webhook.keys().map(|_| webhook)

@@ -46,8 +46,8 @@ pub const UNKNOWN_NOT_WITHDRAWN: &str = "Unknown here: this process has not aske
 pub const FOLDER_SILENT: &str = "the folder does not respond. The question is withdrawn once it does.";
 
 /// When the daemon has not said in time that it has heard of a withdrawal.
-pub const WITHDRAWAL_UNHEARD: &str = "askd has not confirmed the withdrawal, so the question may still be open. It is told again \
-                                      as long as this process runs; call ask_user_cancel again to find out.";
+pub const WITHDRAWAL_UNHEARD: &str = "askd has not confirmed the withdrawal, so the question may still be open. This process tells it \
+                                      again as long as it runs; call ask_user_cancel again to find out.";
 
 /// When askd does not know whether it has stored a question. The result names it.
 pub const MAY_BE_ASKED: &str = "askd does not know whether the question was asked: it may have been stored, or not. Call \

@@ -1,6 +1,6 @@
 //! The threads on which asks are loaded, stepped and saved. They are the store's alone, so that no hung folder of a group
-//! takes them all. What promises something goes first: the rest waits behind a small gate, and in a burst of promises one
-//! piece of what is behind it runs at a time. What only waits in memory for a flush takes next to no time, so one thread does it for all asks: to wake
+//! takes them all. What promises something goes first: the rest waits behind a small gate. While there is a burst of promises, nothing
+//! behind it begins for half a second, and then one piece at a time does. What only waits in memory for a flush takes next to no time, so one thread does it for all asks: to wake
 //! one for each would take longer.
 
 use crate::host::ctx::Ctx;
@@ -8,13 +8,13 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 
-/// Enough for a disk that syncs many files at a time.
-const THREADS: usize = 32;
+/// Promises share syncs, so more threads would mostly wait for each other, and for a processor.
+const THREADS: usize = 12;
 /// How many of them what promises nothing may use.
 const BEHIND_THE_GATE: usize = 4;
 /// So many promises at a time are a burst.
@@ -55,9 +55,9 @@ impl Promises {
         Promise(Arc::clone(self))
     }
 
-    /// Waits until there are fewer than so many of them.
-    pub(super) fn make_way(&self, many: usize) {
-        let _late = self.fewer.wait_while_for(&mut self.number.lock(), |number| *number >= many, MAKES_WAY);
+    /// Waits until there are fewer than so many of them; `true`: that took too long.
+    pub(super) fn make_way(&self, many: usize) -> bool {
+        self.fewer.wait_while_for(&mut self.number.lock(), |number| *number >= many, MAKES_WAY).timed_out()
     }
 }
 
@@ -78,8 +78,8 @@ impl Drop for Promise {
     }
 }
 
-/// Lets a few pieces of work run at a time. The others wait in line, and no thread waits with them. All but one of those
-/// that run make way for a burst of promises.
+/// Lets a few pieces of work run at a time. The others wait in line, and no thread waits with them. Those that run make way for a burst
+/// of promises, and all but one of them go on to do so once that takes long.
 #[derive(Debug)]
 pub(super) struct Gate {
     most: usize,
@@ -88,6 +88,8 @@ pub(super) struct Gate {
     idle: Condvar,
     /// How many of those that run do not make way now.
     at_work: AtomicUsize,
+    /// They have made way for long enough: one at a time does not.
+    is_late: AtomicBool,
     promises: Arc<Promises>,
 }
 
@@ -106,7 +108,8 @@ impl std::fmt::Debug for Line {
 impl Gate {
     pub(super) fn new(most: usize, promises: &Arc<Promises>) -> Arc<Self> {
         let promises = Arc::clone(promises);
-        Arc::new(Self { most, line: Mutex::default(), idle: Condvar::new(), at_work: AtomicUsize::new(0), promises })
+        let (at_work, is_late) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Arc::new(Self { most, line: Mutex::default(), idle: Condvar::new(), at_work, is_late, promises })
     }
 
     /// Takes in a piece of work. What it returns, if anything, has to be run on some thread: the work, and then what has
@@ -123,8 +126,8 @@ impl Gate {
         Some(Box::new(move || {
             let mut next = Some(work);
             while let Some(work) = next {
-                if gate.at_work.load(Ordering::Relaxed) > 0 {
-                    gate.promises.make_way(BURST);
+                if gate.at_work.load(Ordering::Relaxed) > 0 || !gate.is_late.load(Ordering::Relaxed) {
+                    gate.is_late.store(gate.promises.make_way(BURST), Ordering::Relaxed);
                 }
                 gate.at_work.fetch_add(1, Ordering::Relaxed);
                 // A panic has been reported, and the place must not be lost.
@@ -141,6 +144,7 @@ impl Gate {
         if next.is_none() {
             line.running -= 1;
             if line.running == 0 {
+                self.is_late.store(false, Ordering::Relaxed);
                 self.idle.notify_all();
                 self.promises.idle.notify_waiters();
             }
@@ -189,7 +193,7 @@ impl Saves {
     /// Lets all that is to be saved go first: nobody waits for what the caller does.
     pub(super) fn make_way(&self) {
         self.gate.make_way();
-        self.promises.make_way(1);
+        let _late = self.promises.make_way(1);
     }
 
     /// Waits until nothing is being saved that others wait for, or that follows from it.
@@ -244,5 +248,26 @@ mod tests {
         first();
         assert_eq!(*order.lock(), [1, 2, 3]);
         assert!(gate.admit(work(4)).is_some());
+    }
+
+    /// What follows waits for a burst to end, but not for ever: then one piece at a time goes on beside it.
+    #[test]
+    fn what_follows_makes_way_for_a_burst_and_is_not_starved_by_it() {
+        let promises = Arc::<Promises>::default();
+        let gate = Gate::new(BEHIND_THE_GATE, &promises);
+        let (does, done) = std::sync::mpsc::channel();
+        let work = || -> Work {
+            let does = does.clone();
+            Box::new(move || does.send(()).unwrap())
+        };
+        let burst: Vec<Promise> = (0..BURST).map(|_| promises.begin()).collect();
+        let late = std::thread::spawn(gate.admit(work()).unwrap());
+        done.recv_timeout(MAKES_WAY / 2).unwrap_err();
+        done.recv().unwrap();
+        late.join().unwrap();
+        let soon = std::thread::spawn(gate.admit(work()).unwrap());
+        drop(burst);
+        done.recv_timeout(MAKES_WAY / 2).unwrap();
+        soon.join().unwrap();
     }
 }

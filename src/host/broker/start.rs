@@ -338,7 +338,11 @@ impl Broker {
             for (group, ids) in mounted {
                 let (teller, of) = (broker.clone(), Arc::clone(&group));
                 // Each has a thread of its own, which must not wait for long.
-                broker.in_folder(&group, move || teller.tell_those(&of, &ids, |saves| saves.promises.make_way(1)));
+                broker.in_folder(&group, move || {
+                    teller.tell_those(&of, &ids, |saves| {
+                        let _late = saves.promises.make_way(1);
+                    });
+                });
             }
         };
         let _stopped = tokio::task::spawn_blocking(tell).await;

@@ -123,7 +123,8 @@ pub(super) struct Journal {
     boot: String,
     parts: Mutex<Parts>,
     syncs: Mutex<Syncs>,
-    ended: Condvar,
+    /// Of syncs with even and with odd numbers: the end of one wakes those that took part in it, and one that begins the next.
+    ended: [Condvar; 2],
 }
 
 impl Journal {
@@ -156,7 +157,7 @@ impl Journal {
         let closed = closed.into_iter().map(|(_, part)| part).collect();
         let parts = Parts { current: None, closed, spare, next, first: next, synced: next, next_part, failed: 0 };
         let syncs = Mutex::new(Syncs { begun: synced, ended: synced, failed: 0 });
-        let ended = Condvar::new();
+        let ended = Default::default();
         let (run, boot) = (random::unique().into(), boot.to_owned());
         Ok((Self { folder, run, boot, parts: Mutex::new(parts), syncs, ended }, entries))
     }
@@ -327,9 +328,10 @@ impl Journal {
 
     /// Takes part in the next sync that begins: the one that is under way may have begun before the entry was appended.
     fn next_sync(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let ended = |sync: u64| &self.ended[usize::from(sync % 2 == 1)];
         let mut syncs = self.syncs.lock();
         let own = syncs.begun + 1;
-        self.ended.wait_while(&mut syncs, |syncs| syncs.ended < own && syncs.ended < syncs.begun);
+        ended(own).wait_while(&mut syncs, |syncs| syncs.ended < own && syncs.ended < syncs.begun);
         if syncs.ended >= own {
             return if syncs.failed >= own { Err(shared_failure()) } else { Ok(()) };
         }
@@ -337,11 +339,9 @@ impl Journal {
         drop(syncs);
         let synced = sync();
         let mut syncs = self.syncs.lock();
-        syncs.ended = own;
-        if synced.is_err() {
-            syncs.failed = own;
-        }
-        self.ended.notify_all();
+        (syncs.ended, syncs.failed) = (own, if synced.is_err() { own } else { syncs.failed });
+        ended(own).notify_all();
+        ended(own + 1).notify_one();
         synced
     }
 }

@@ -139,6 +139,31 @@ fn an_agent_is_started_although_its_briefing_went_with_the_folder() {
     is_started(&world, &program, 3);
 }
 
+/// The rename that puts a response out of reach hangs, and meanwhile its client writes the same request again: the response that this
+/// one gets is not put out of reach in its place.
+#[test]
+fn a_response_that_is_written_again_while_it_is_taken_back_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::new(dir.path(), "start", 0);
+    let mut world = with_session(&start(&program), "pickup_timeout = \"1s\"").with_binary();
+    let (slow, calls) = (world.dir.path().join("slow"), world.dir.path().join("calls"));
+    fs::write(&slow, "rename@.withdrawn-r1.json:3000").unwrap();
+    world.set_env("ASKD_SLOW_CALL", slow.to_str().unwrap());
+    world.set_env("ASKD_CALLS", calls.to_str().unwrap());
+    world.start();
+    let agent = world.group("g");
+    answered(&world, &agent, "r1");
+    let withdraws = || fs::read_to_string(&calls).ok()?.contains(" .withdrawn-r1.json\n").then_some(());
+    within(SOON, "the response to be taken back", withdraws);
+    fs::remove_file(&slow).unwrap();
+    agent.ask_framework("r1");
+    within(SOON, "the second request to be taken in", || {
+        crate::harness::names(&agent.tasks()).is_empty().then_some(())
+    });
+    within(SOON, "the response to be there again", || agent.response("r1").is_some().then_some(()));
+    is_started(&world, &program, 1);
+}
+
 /// A look finds the loss, too, and the briefing is written again while the try that missed it still goes on.
 #[test]
 fn an_agent_is_started_although_its_lost_briefing_is_back_before_a_try_knows() {

@@ -134,8 +134,13 @@ impl Broker {
             What::Status => self.write_status(&ask),
             What::Update { route } => self.update(&ask, route),
             What::Deliver { task, of, done, mut pause } => {
+                let Some(alone) = self.0.moving.try_lock(ask.id) else {
+                    self.after_moving(Errand { ask, what: What::Deliver { task, of, done, pause } });
+                    return Vec::new();
+                };
                 let tried = catch_unwind(AssertUnwindSafe(|| task(&self.0.folders, &ask, &of)));
                 let tried = tried.unwrap_or_else(|_reported| Err(io::Error::other("it panicked")));
+                drop(alone);
                 self.note_written(&ask, &of, &tried);
                 let Err(error) = tried else {
                     return self.apply_here(ask.id, done.of(of));
@@ -153,5 +158,16 @@ impl Broker {
             }
         }
         Vec::new()
+    }
+
+    /// Hands an errand over once what lies in its folder for the ask is not being moved any more: a response that was put in the place
+    /// of one that is being taken back would be taken back instead.
+    fn after_moving(&self, errand: Errand) {
+        let broker = self.clone();
+        self.0.ctx.finish(async move {
+            if broker.0.ctx.unless_cut(broker.0.moving.lock(errand.ask.id)).await.is_some() {
+                broker.hand_over(vec![errand]);
+            }
+        });
     }
 }

@@ -64,17 +64,7 @@ impl Broker {
             return;
         }
         let look = |name| self.0.folders.get(group, name).map(Look::at);
-        let (responses, briefings) = (LazyCell::new(|| look(RESPONSES)), LazyCell::new(|| look(BRIEFINGS)));
         let here = self.does_folder_work(group) && !self.is_strange(group);
-        // A file that askd could not look at proves nothing.
-        let lies = |id: AskId, outcome: &LyingOutcome| match &outcome.to {
-            // The call itself says when it has it.
-            Taker::Waiter(_) if !outcome.file => self.holds(group).then_some(Lies::There),
-            _ if !here => None,
-            Taker::Waiter(request_id) => responses.as_ref().ok()?.finds(request_id).ok(),
-            Taker::Briefing if self.keeps_briefings(group) => Some(Lies::There),
-            Taker::Briefing => briefings.as_ref().ok()?.finds(&id).ok(),
-        };
         // While what an earlier look found is still being noted, or judged, nothing more is: a later look finds it out anew.
         let (noting, judging) = (self.0.noting.try_lock(group.clone()), self.0.looking.try_lock(group.clone()));
         let most = |alone: &Option<KeyGuard>| if alone.is_some() { MOST_NEWS } else { 0 };
@@ -83,6 +73,17 @@ impl Broker {
         let is_alive = |process: &str| self.heartbeats().of(group, process, now) == Liveness::Alive;
         for ids in outcomes.chunks(IN_HAND) {
             let in_hand = self.index().lying_of(ids);
+            // Listed after that: what was put there later than a listing would pass for collected.
+            let (responses, briefings) = (LazyCell::new(|| look(RESPONSES)), LazyCell::new(|| look(BRIEFINGS)));
+            // A file that askd could not look at proves nothing.
+            let lies = |id: AskId, outcome: &LyingOutcome| match &outcome.to {
+                // The call itself says when it has it.
+                Taker::Waiter(_) if !outcome.file => self.holds(group).then_some(Lies::There),
+                _ if !here => None,
+                Taker::Waiter(request_id) => responses.as_ref().ok()?.finds(request_id).ok(),
+                Taker::Briefing if self.keeps_briefings(group) => Some(Lies::There),
+                Taker::Briefing => briefings.as_ref().ok()?.finds(&id).ok(),
+            };
             for (id, lying) in in_hand {
                 let looks = here && lying.is_sought(now);
                 let Lying { outcomes, probe, gone, .. } = lying;

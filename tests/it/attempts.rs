@@ -305,6 +305,21 @@ fn a_restart_keeps_the_count_the_block_and_what_was_allowed() {
     assert_eq!(status(&agent.wait("r13")), "blocked");
 }
 
+/// However often it was asked before: what counts are the newest.
+#[test]
+fn a_question_that_was_allowed_again_and_again_is_still_blocked() {
+    let world = World::empty().config("[asks]\nmax_attempts = 10\nmax_per_hour_per_group = 1000\n").started();
+    let agent = world.group("g");
+    for round in 0..7 {
+        let first = round * 11 + 1;
+        dismissed(&world, &agent, first..=first + 9, &deploy());
+        let blocked = format!("r{}", first + 10);
+        agent.ask(&blocked, &deploy());
+        assert_eq!(status(&agent.wait(&blocked)), "blocked", "{blocked}");
+        assert_eq!(world.post(&world.one_block(), "reset").0, 200);
+    }
+}
+
 #[test]
 fn reset_takes_any_ask_by_the_beginning_of_its_id_or_its_code() {
     let world = World::new();

@@ -13,7 +13,7 @@ use askd_core::{Ask, AskId, Content, Digest, Group, Person, Question, Time};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
 
-/// The most asks that are counted for one question: far more than any limit.
+/// The most asks that are counted for one question, the newest: far more than any limit.
 const MOST: usize = 64;
 
 /// See the module.
@@ -146,8 +146,8 @@ impl Attempts {
                 let last = self.answered.as_ref().and_then(|answered| answered.get(&name));
                 if !counts {
                     self.asked.remove(name, slot);
-                } else if last.is_none_or(|last| created > *last) && self.asked.of(name).take(MOST).count() < MOST {
-                    self.asked.insert(name, slot);
+                } else if last.is_none_or(|last| created > *last) {
+                    self.count_one(name, slot, entries);
                 }
                 let Some(at) = answered else { continue };
                 if let Some(answered) = &mut self.answered {
@@ -171,6 +171,20 @@ impl Attempts {
         } else if before.is_some_and(Entry::is_blocked) {
             self.end_block(ask);
         }
+    }
+
+    /// Counts an ask for the question of this name. Those before Allow again count no more, so the oldest make room.
+    fn count_one(&mut self, name: u64, slot: Slot, entries: &Entries) {
+        let created = |slot: &Slot| entries[*slot].created();
+        if self.asked.of(name).count() >= MOST
+            && let Some(oldest) = self.asked.of(name).min_by_key(created)
+        {
+            if created(&oldest) > created(&slot) {
+                return;
+            }
+            self.asked.remove(name, oldest);
+        }
+        self.asked.insert(name, slot);
     }
 
     fn end_block(&mut self, ask: &Ask) {

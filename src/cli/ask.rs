@@ -182,6 +182,7 @@ impl AskCommand {
             let why = format!("ASK_USER_TIMEOUT_POLICY={policy:?} is neither return_cancel nor abort_task");
             return Err(Exit::new(USAGE, why));
         }
+        let session = std::env::var("ASKD_SESSION_ID").ok().filter(|id| !id.trim().is_empty());
         let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
         let file = RequestFile {
             questions: vec![draft],
@@ -190,7 +191,7 @@ impl AskCommand {
             timeout_ms: self.timeout.map(millis),
             render_timeout: self.render_timeout.map(millis),
             timeout_policy: policy,
-            session_id: Some(std::env::var("ASKD_SESSION_ID").unwrap_or_else(|_| random::unique())),
+            session_id: Some(session.unwrap_or_else(random::unique)),
             ..RequestFile::default()
         };
         Request::new(random::request_id(), file.clone())

@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 /// Show what happened to a question: asked, shown, answered, delivered (ready for the agent).
 ///
 /// Reads the audit log (`keep_audit`), so it also knows questions that are long gone: this host's files and, if the records are in
-/// a database, the lines of all daemons there. It holds no text of questions or answers.
+/// a database, the lines of all daemons there. With `--url` the daemon there reads its own. It holds no text of questions or answers.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  askd log k7\n  askd log 3f2a\n  askd log 3f2a --json | jq .what")]
 pub(super) struct Trail {
@@ -43,14 +43,19 @@ impl Trail {
         let known = self.at.call(Method::GET, &format!("/asks/{}", segment(&self.id)?), None);
         let id = match &known {
             Ok(ask) => text(ask, "id"),
-            Err(_) if self.id.len() >= BEGINNING => &self.id,
+            Err(_) if self.id.len() >= BEGINNING && self.at.url.is_none() => &self.id,
+            Err(Exit { message, .. }) if self.at.url.is_some() => return Err(Exit::new(FAILED, message.clone())),
             Err(Exit { message, .. }) => {
                 let message = message.trim_end_matches('.');
                 let fix = "the audit log takes the first 8 or more characters of its id";
                 return Err(Exit::new(FAILED, format!("{message}; {fix}")));
             }
         };
-        let lines = self.lines(id)?;
+        let lines = match (&known, &self.at.url) {
+            // That daemon may be on another host.
+            (Ok(_), Some(_)) => self.lines_of_daemon(id)?,
+            _ => self.lines(id)?,
+        };
         let asks: BTreeSet<&str> = lines.iter().map(|(line, _)| line["ask"].as_str().unwrap_or_default()).collect();
         match asks.len() {
             0 => Err(Exit::new(
@@ -67,6 +72,13 @@ impl Trail {
                 Err(Exit::new(FAILED, format!("several questions begin with {id:?}:\n  {asks}")))
             }
         }
+    }
+
+    /// The lines of a question that the daemon knows.
+    fn lines_of_daemon(&self, id: &str) -> Result<Vec<Line>, Exit> {
+        let trail = self.at.call(Method::GET, &format!("/asks/{id}/trail"), None)?;
+        let lines = trail["trail"].as_array().into_iter().flatten();
+        Ok(lines.filter_map(|line| parsed(&line.to_string(), id)).collect())
     }
 
     /// The lines of the questions whose id begins so, the oldest first.

@@ -244,6 +244,10 @@ fn the_trail_of_a_question_is_read_from_the_audit_files() {
     let what: Vec<&str> = trail.lines().skip(1).map(|line| line[25..41].trim()).collect();
     assert_eq!((what[0], what.contains(&"answered"), what.contains(&"delivered")), ("asked", true, true), "{trail}");
     assert!(trail.contains("by operator") && trail.contains("channel cli") && !trail.contains("Deploy"), "{trail}");
+    let (at, token) = (format!("http://{}", world.address()), world.token());
+    let mut elsewhere = askd();
+    elsewhere.args(["log", &code, "--url", &at, "--token", &token]).env("ASKD__DATA_DIR", "/does/not/exist");
+    assert_eq!(out(&elsewhere.output().unwrap()), trail, "from another host");
     world.kill();
     assert_eq!(out(&world.run(&["log", &id[..8]])), trail, "without a daemon, by the beginning of its id");
     let lines = out(&world.run(&["log", &id, "--json"]));

@@ -336,6 +336,26 @@ fn an_answer_that_cannot_be_printed_stays_where_it_was_and_the_same_call_prints_
     assert!(world.open().is_empty(), "nothing is asked twice");
 }
 
+/// As in `ASKD_SESSION_ID=${RUN_ID:-}`: like every empty id, it is not given.
+#[test]
+fn where_the_session_is_empty_askd_ask_makes_one() {
+    let dir = tempfile::tempdir().unwrap();
+    for folder in ["tasks", "responses"] {
+        fs::create_dir(dir.path().join(folder)).unwrap();
+    }
+    let mut command = askd();
+    command.args(["ask", "Go?"]).env("ASKD_IPC_DIR", dir.path()).env("ASKD_SESSION_ID", "");
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let request = within(SOON, "the request", || {
+        let tasks = fs::read_dir(dir.path().join("tasks")).unwrap().flatten();
+        let mut files = tasks.filter(|file| !file.file_name().to_string_lossy().starts_with('.'));
+        serde_json::from_slice::<Value>(&fs::read(files.next()?.path()).ok()?).ok()
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(request["session_id"].as_str().is_some_and(|id| !id.is_empty()), "{request}");
+}
+
 #[test]
 fn without_an_output_for_the_answer_nothing_is_asked() {
     let world = World::process();

@@ -63,10 +63,15 @@ enum State {
 #[derive(Debug)]
 struct InFlight {
     taken: Taken,
-    /// The calls that return it.
-    calls: Vec<CallId>,
-    /// When a reply with it was written.
-    sent: Option<Moment>,
+    /// The calls that return it, and when their replies were written.
+    calls: Vec<(CallId, Option<Moment>)>,
+}
+
+impl InFlight {
+    /// When the first reply with it was written.
+    fn sent(&self) -> Option<Moment> {
+        self.calls.iter().filter_map(|(_, sent)| *sent).min()
+    }
 }
 
 /// A question of this process, as a call knows it.
@@ -182,10 +187,8 @@ impl Questions {
         }
         let now = self.clock.monotonic();
         for question in self.open.values_mut() {
-            if let State::InFlight(InFlight { calls, sent, .. }) = &mut question.state
-                && calls.contains(call)
-            {
-                *sent = Some(now);
+            if let State::InFlight(InFlight { calls, .. }) = &mut question.state {
+                calls.iter_mut().filter(|(known, _)| known == call).for_each(|(_, sent)| *sent = Some(now));
             }
         }
         self.look_by(DELIVERED_AFTER);
@@ -197,7 +200,7 @@ impl Questions {
         for (id, question) in &mut self.open {
             question.calls.retain(|(known, _)| known != call);
             if let State::InFlight(InFlight { calls, .. }) = &mut question.state {
-                calls.retain(|known| known != call);
+                calls.retain(|(known, _)| known != call);
                 if calls.is_empty() {
                     question.put_back();
                     waits_again.push(id.clone());
@@ -261,7 +264,7 @@ impl Questions {
         }
         let due = self.open.values().filter_map(|question| match &question.state {
             State::Waiting(give_up) => Some(*give_up),
-            State::InFlight(in_flight) => Some(in_flight.sent? + DELIVERED_AFTER),
+            State::InFlight(in_flight) => Some(in_flight.sent()? + DELIVERED_AFTER),
             State::Ready | State::Over(_) => None,
         });
         self.next_look = Some(due.fold(now + self.way.look_every(), Moment::min));
@@ -298,7 +301,7 @@ impl Questions {
         let Some(question) = self.open.get_mut(id).filter(|question| !question.calls.is_empty()) else { return };
         if let State::Ready = question.state {
             question.state = match question.waiter.take() {
-                Ok(Some(taken)) => State::InFlight(InFlight { taken, calls: Vec::new(), sent: None }),
+                Ok(Some(taken)) => State::InFlight(InFlight { taken, calls: Vec::new() }),
                 // The daemon has taken it back, in this very moment or while no call waited.
                 Ok(None) => {
                     question.state = State::Waiting(self.clock.monotonic());
@@ -316,7 +319,7 @@ impl Questions {
         let told: Vec<CallId> = told.collect();
         match &mut question.state {
             State::InFlight(in_flight) => {
-                in_flight.calls.extend(told);
+                in_flight.calls.extend(told.into_iter().map(|call| (call, None)));
                 if in_flight.calls.is_empty() {
                     question.put_back();
                 }
@@ -334,7 +337,7 @@ impl Questions {
         question.withdrawn = false;
         let report = question.report(&taken.response);
         let cancelled = report.response.result.status == "cancelled";
-        question.state = State::InFlight(InFlight { taken, calls: Vec::new(), sent: None });
+        question.state = State::InFlight(InFlight { taken, calls: Vec::new() });
         if cancelled {
             self.finish(id, report);
         } else {
@@ -345,7 +348,7 @@ impl Questions {
     /// Deletes the responses whose replies have reached the client, judged by when they were sent.
     fn deliver(&mut self, reached: impl Fn(Moment) -> bool) {
         let delivered = self.open.iter().filter_map(|(id, question)| match &question.state {
-            State::InFlight(in_flight) if in_flight.sent.is_some_and(&reached) => {
+            State::InFlight(in_flight) if in_flight.sent().is_some_and(&reached) => {
                 Some((id.clone(), question.report(&in_flight.taken.response)))
             }
             _ => None,

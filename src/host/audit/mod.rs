@@ -206,10 +206,10 @@ fn line<'a>(ask: &'a Ask, fact: &'a Fact, now: Time) -> Option<(Line<'a>, Time)>
         Fact::Delivered(id) => Line { what: "delivered", request_id: Some(id.as_str()), ..line },
         Fact::TakenBack(id) => Line { what: "not_collected", request_id: Some(id.as_str()), ..line },
         Fact::Posted { route, attempt } => {
-            Line { what: "posted", channel: channel(route), attempt: Some(*attempt), ..line }
+            Line { what: "posted", channel: channel(route), attempt: Some(nth_try(ask, *route, *attempt)), ..line }
         }
         Fact::NotShown { route, attempt } => {
-            Line { what: "not_shown", channel: channel(route), attempt: Some(*attempt), ..line }
+            Line { what: "not_shown", channel: channel(route), attempt: Some(nth_try(ask, *route, *attempt)), ..line }
         }
         Fact::Shown { route } => Line { what: "shown", channel: channel(route), ..line },
         Fact::Escalated { route } => Line { what: "escalated", channel: channel(route), ..line },
@@ -234,6 +234,11 @@ fn line<'a>(ask: &'a Ask, fact: &'a Fact, now: Time) -> Option<(Line<'a>, Time)>
     Some((line, now))
 }
 
+/// Which try of its question an attempt was: each question of several that are asked one by one has tries of its own.
+fn nth_try(ask: &Ask, route: usize, attempt: u8) -> u8 {
+    ask.widgets.get(route).map_or(attempt, |widget| widget.nth_try(attempt))
+}
+
 /// Says a fact in the log, if operators look for it there.
 fn say(ask: &Ask, fact: &Fact) {
     let first = ask.waiters.first().map(|waiter| waiter.request_id.as_str());
@@ -246,7 +251,7 @@ fn say(ask: &Ask, fact: &Fact) {
             let channel = ask.route(*route).map(|route| route.channel.as_str());
             // The first try, and the retries. Those that follow do not count.
             let tries = ask.rules.max_retries.saturating_add(1);
-            let attempt = ask.widgets.get(*route).map_or(*attempt, |widget| widget.nth_try(*attempt)).min(tries);
+            let attempt = nth_try(ask, *route, *attempt).min(tries);
             tracing::warn!(
                 ask = %ask.id, group = %ask.group, channel, "UI failed to render question (attempt {attempt}/{tries})"
             );

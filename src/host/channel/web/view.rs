@@ -90,7 +90,7 @@ impl View {
             context: ask.content.context.clone(),
             questions: ask.content.questions.clone(),
             channel: ask.widgets.last().map_or(ChannelName::WEB, |widget| widget.route.channel).to_string(),
-            attempt: ask.widgets.last().map_or(1, |widget| widget.attempt),
+            attempt: ask.widgets.last().map_or(1, |widget| widget.nth_try(widget.attempt)),
             created_at: ask.created_at,
             shown_at: ask.shown_at(),
             answer_by,

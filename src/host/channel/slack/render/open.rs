@@ -137,7 +137,7 @@ fn notice(view: &CardView<'_>) -> String {
 /// The heading of a card that was posted again and waits for an answer.
 fn retry_heading(view: &CardView<'_>) -> Option<Value> {
     let again = view.numbered && view.attempt > 1 && view.timed_out.is_none();
-    again.then(|| context(&wording::retry_heading(view.attempt)))
+    again.then(|| context(&wording::retry_heading(view.attempt - 1)))
 }
 
 /// Who asks, and until when.

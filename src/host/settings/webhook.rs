@@ -35,11 +35,10 @@ impl Webhook {
             Some(Host::Domain(_)) | None => private,
         };
         if parsed.scheme() == "http" && !inside {
-            let private = match parsed.host() {
-                Some(Host::Domain(_)) => ", or, if the host is in your own network, private = true",
-                Some(Host::Ipv4(_) | Host::Ipv6(_)) | None => "",
-            };
-            return Err(format!("{url} is not encrypted: write https://{private}"));
+            // An address says itself whether it is.
+            let in_own_network =
+                if parsed.domain().is_some() { ", or, if the host is in your own network, private = true" } else { "" };
+            return Err(format!("{url} is not encrypted: write https://{in_own_network}"));
         }
         let webhook = Self { url: parsed, secret_file, private };
         webhook.keys().map(|_| webhook)

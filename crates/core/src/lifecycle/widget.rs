@@ -190,7 +190,7 @@ impl Widget {
     }
 
     /// Which try of the question that is on its way this is, from 1.
-    pub(super) fn tries(&self) -> u8 {
+    pub fn tries(&self) -> u8 {
         self.nth_try(self.attempt)
     }
 

@@ -1,7 +1,7 @@
 //! An ask as the API shows it. The shape is `docs/api.md`; it only gains fields.
 
 use crate::ipc::wire::{AnsweredBy, Detail, answers, details, status};
-use askd_core::{AfterTimeout, Ask, Block, ChannelName, Lifted, Outcome, Questions, Stage, Time, wording};
+use askd_core::{AfterTimeout, Ask, Block, ChannelName, Lifted, Outcome, Questions, Stage, Time, Widget, wording};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -90,7 +90,7 @@ impl View {
             context: ask.content.context.clone(),
             questions: ask.content.questions.clone(),
             channel: ask.widgets.last().map_or(ChannelName::WEB, |widget| widget.route.channel).to_string(),
-            attempt: ask.widgets.last().map_or(1, |widget| widget.nth_try(widget.attempt)),
+            attempt: ask.widgets.last().map_or(1, Widget::tries),
             created_at: ask.created_at,
             shown_at: ask.shown_at(),
             answer_by,

@@ -339,7 +339,8 @@ impl Journal {
         drop(syncs);
         let synced = sync();
         let mut syncs = self.syncs.lock();
-        (syncs.ended, syncs.failed) = (own, if synced.is_err() { own } else { syncs.failed });
+        syncs.ended = own;
+        syncs.failed = if synced.is_err() { own } else { syncs.failed };
         ended(own).notify_all();
         ended(own + 1).notify_one();
         synced

@@ -18,12 +18,15 @@ pub(crate) fn wide(bench: &mut Bench) {
     let count = 5_000;
     let needed = u64::try_from(count * (bench.rounds * 3 + 1)).unwrap();
     let mut worlds = [10, 1_000].map(|groups| {
-        let mut world = World::new(Host::Askd, fresh(&bench.base, "wide"), groups, &bench.chat);
+        let world = World::new(Host::Askd, fresh(&bench.base, "wide"), groups, &bench.chat);
         let asks = spread(bench.numbers(needed), groups);
         template.fill(&world, &asks);
-        world.start();
         (world, asks, Vec::new())
     });
+    let _synced = Command::new("sync").arg("-f").arg(&bench.base).status();
+    for (world, ..) in &mut worlds {
+        world.start();
+    }
     let pids = worlds.each_ref().map(|(world, _, _)| world.pid());
     for round in 0..=bench.rounds {
         let rates = bench.round(&pids, |bench| {
@@ -34,6 +37,8 @@ pub(crate) fn wide(bench: &mut Bench) {
                 let numbers: Vec<u64> = these.iter().map(|(number, _)| *number).collect();
                 bench.chat.wait_for_updates(&numbers, Duration::from_secs(60));
                 world.take(&these);
+                // What is left to do there would slow the other one.
+                world.rest();
                 rate
             })
         });

@@ -20,8 +20,11 @@ const PAGE: usize = 200;
 const PAGES: usize = 50;
 /// How many open asks are looked at for a card that is missed.
 const OPEN: usize = 10_000;
-/// How long before the ask was made the search begins, for clocks that differ.
-const EARLIER: Duration = Duration::from_secs(300);
+/// How long before the ask was made its messages can have been posted: this host's clock may be ahead of Slack's, by hours if
+/// its time zone is wrong.
+const EARLIER: Duration = Duration::from_secs(86_400);
+/// By how much the clocks differ as a rule. What was posted still earlier need not have been read to say that there is no card.
+const DIFFER: Duration = Duration::from_secs(300);
 
 /// The `event_type` in the metadata of a card, and of a text that goes before it.
 pub(super) const CARD: &str = "askd_question";
@@ -58,15 +61,14 @@ pub(super) struct Looks {
 #[derive(Debug)]
 struct Waiting {
     ask: AskId,
-    /// Where its messages begin at the earliest.
-    since: Time,
+    created: Time,
     found: oneshot::Sender<Result<PostedMessages, CallError>>,
 }
 
 impl Looks {
     fn wait(&self, ask: &Ask, chat: &str) -> oneshot::Receiver<Result<PostedMessages, CallError>> {
         let (found, told) = oneshot::channel();
-        let waiting = Waiting { ask: ask.id, since: ask.created_at - EARLIER, found };
+        let waiting = Waiting { ask: ask.id, created: ask.created_at, found };
         self.waiting.lock().entry(chat.to_owned()).or_default().push(waiting);
         told
     }
@@ -134,7 +136,7 @@ impl Slack {
 
     /// Reads the history for messages of all of these.
     async fn messages_of(&self, waiting: &[Waiting], chat: &str) -> Result<HashMap<AskId, PostedMessages>, CallError> {
-        let oldest = waiting.iter().map(|waiting| waiting.since.as_millis()).min().unwrap_or_default();
+        let oldest = waiting.iter().map(|waiting| (waiting.created - EARLIER).as_millis()).min().unwrap_or_default();
         let mut posted: HashMap<AskId, PostedMessages> = HashMap::new();
         for waiting in waiting {
             posted.entry(waiting.ask).or_default();
@@ -167,7 +169,8 @@ impl Slack {
             if page == PAGES {
                 // The newest come first.
                 let reached = read.messages.last().and_then(|message| time_of(&message.ts));
-                for waiting in waiting.iter().filter(|waiting| reached.is_none_or(|reached| waiting.since < reached)) {
+                let unread = |waiting: &&Waiting| reached.is_none_or(|reached| waiting.created - DIFFER < reached);
+                for waiting in waiting.iter().filter(unread) {
                     posted.entry(waiting.ask).or_default().partly_read = true;
                 }
             }

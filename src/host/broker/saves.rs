@@ -3,6 +3,7 @@
 //! behind it begins for half a second, and then one piece at a time does. What only waits in memory for a flush takes next to no time, so one thread does it for all asks: to wake
 //! one for each would take longer.
 
+use crate::clock::Clock;
 use crate::host::ctx::Ctx;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -13,8 +14,10 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 
-/// Promises share syncs, so more threads would mostly wait for each other, and for a processor.
+/// With a store of its own: promises share syncs, so more threads would mostly wait for each other, and for a processor.
 const THREADS: usize = 12;
+/// With a database: of those that wait for it, all share the next transaction.
+const THREADS_SHARED: usize = 32;
 /// How many of them what promises nothing may use.
 const BEHIND_THE_GATE: usize = 4;
 /// So many promises at a time are a burst.
@@ -44,7 +47,7 @@ pub(super) enum Rank {
 pub(super) struct Promises {
     number: Mutex<usize>,
     fewer: Condvar,
-    /// Rings when the last one is saved, and when nothing that follows runs or waits.
+    /// Rings when a burst of them is over, when the last one is saved, and when nothing that follows runs or waits.
     idle: Notify,
 }
 
@@ -72,7 +75,7 @@ impl Drop for Promise {
         if *number < BURST {
             self.0.fewer.notify_all();
         }
-        if *number == 0 {
+        if *number == BURST - 1 || *number == 0 {
             self.0.idle.notify_waiters();
         }
     }
@@ -181,9 +184,10 @@ pub(super) struct Saves {
 }
 
 impl Saves {
-    pub(super) fn new(ctx: &Ctx) -> std::io::Result<Self> {
+    pub(super) fn new(ctx: &Ctx, is_shared: bool) -> std::io::Result<Self> {
+        let threads = if is_shared { THREADS_SHARED } else { THREADS };
         let mut builder = Builder::new_current_thread();
-        let builder = builder.max_blocking_threads(THREADS).thread_keep_alive(KEEP_ALIVE);
+        let builder = builder.max_blocking_threads(threads).thread_keep_alive(KEEP_ALIVE);
         let builder = builder.thread_name(ctx.thread_name("save"));
         let promises = Arc::default();
         let (gate, notes) = (Gate::new(BEHIND_THE_GATE, &promises), Gate::new(1, &promises));
@@ -198,9 +202,18 @@ impl Saves {
 
     /// Waits until nothing is being saved that others wait for, or that follows from it.
     pub(super) async fn until_idle(&self) {
+        self.until(|| self.gate.is_idle() && *self.promises.number.lock() == 0).await;
+    }
+
+    /// Waits until a burst of promises is over, at most as long as what promises nothing does.
+    pub(super) async fn until_no_burst(&self, clock: &Clock) {
+        let _late = clock.timeout(MAKES_WAY, self.until(|| *self.promises.number.lock() < BURST)).await;
+    }
+
+    async fn until(&self, is_so: impl Fn() -> bool) {
         loop {
             let idle = self.promises.idle.notified();
-            if self.gate.is_idle() && *self.promises.number.lock() == 0 {
+            if is_so() {
                 return;
             }
             idle.await;
@@ -269,5 +282,23 @@ mod tests {
         drop(burst);
         done.recv_timeout(MAKES_WAY / 2).unwrap();
         soon.join().unwrap();
+    }
+
+    /// What other daemons have stored is not read beside a burst here, but soon after its start or its end.
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_is_waited_for_until_it_is_over_but_not_for_ever() {
+        let clock = Clock::of_tokio();
+        let saves = Saves::new(&Ctx::new(clock.clone()), true).unwrap();
+        let mut burst: Vec<Promise> = (0..BURST).map(|_| saves.promises.begin()).collect();
+        let begun = clock.monotonic();
+        saves.until_no_burst(&clock).await;
+        assert_eq!(clock.monotonic().since(begun), MAKES_WAY);
+        let (begun, fewer) = (clock.monotonic(), MAKES_WAY / 5);
+        let ends = async {
+            clock.sleep(fewer).await;
+            burst.pop();
+        };
+        tokio::join!(saves.until_no_burst(&clock), ends);
+        assert_eq!(clock.monotonic().since(begun), fewer);
     }
 }

@@ -112,6 +112,8 @@ impl Broker {
             let told_of_news = async {
                 let heard = hint.changed().await;
                 clock.sleep_to(next).await;
+                // What it would find follows from what was promised there, and can make way here for what is promised now.
+                self.0.saves.until_no_burst(clock).await;
                 heard
             };
             // It holds nothing before it has looked.

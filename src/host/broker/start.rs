@@ -84,7 +84,7 @@ impl Broker {
         settings: Arc<Settings>,
         (loading, known): (Arc<Loading>, Option<Known>),
     ) -> io::Result<Self> {
-        let saves = Saves::new(&ctx)?;
+        let saves = Saves::new(&ctx, store.shared().is_some())?;
         let index = known.and_then(|known| known.go_on(&*store)).unwrap_or_default();
         Ok(Self(Arc::new(Inner {
             store,

@@ -2,13 +2,15 @@
 //! what is left of it after a crash.
 
 use crate::attempts::deploy;
-use crate::harness::{SOON, World, choice};
+use crate::harness::{SOON, World, choice, until};
 use crate::in_slack::{ALICE, BOB, CHANNEL, Mode, STRANGER, in_slack};
-use crate::on_whatsapp::{ADA, BOB as BEN, MALLORY, on_whatsapp, result, sim};
+use crate::on_whatsapp::{ADA, BOB as BEN, MALLORY, TO_ADA, binary_on_whatsapp, on_whatsapp, result, sim};
 use askd_sim::slack::{FaultKind, Message};
 use askd_sim::whatsapp::Message as Told;
 use serde_json::json;
 use std::time::Duration;
+
+const ONCE: &str = "[asks]\nmax_attempts = 1\n";
 
 /// One group whose questions may be asked once, and one whose channel the bot is not in.
 fn groups() -> String {
@@ -149,8 +151,10 @@ async fn what_could_not_be_shown_does_not_count() {
 
 /// A question that Ada was asked too often: the message that says so, and its code.
 async fn blocked_on_whatsapp() -> (World, Told, String) {
-    let routes = r#"{ channel = "whatsapp", chat = "15550001111" }"#;
-    let world = on_whatsapp(sim(), routes, "[asks]\nmax_attempts = 1\n").await;
+    blocked_in(on_whatsapp(sim(), TO_ADA, ONCE).await).await
+}
+
+async fn blocked_in(world: World) -> (World, Told, String) {
     world.writes(ADA, "hello").await;
     world.ask("r1", choice("Deploy now?", &["yes", "no"]));
     world.shown(ADA, "The agent is asking: Deploy now?").await;
@@ -166,6 +170,27 @@ async fn blocked_on_whatsapp() -> (World, Told, String) {
 
 fn is_blocked(world: &World) -> bool {
     world.records().iter().any(|(_, record)| record.contains("\"lifted\": null"))
+}
+
+/// Killed before WhatsApp's own memory was saved, askd gets the message again: it answers no other question.
+#[tokio::test]
+async fn on_whatsapp_an_allow_counts_once_over_a_kill() {
+    let (mut world, _, code) = blocked_in(binary_on_whatsapp(sim(), TO_ADA, ONCE).await).await;
+    world.ask("r3", json!({"questions": [{"question": "Why?"}]}));
+    world.shown(ADA, "Why?").await;
+    let proven = || world.open().iter().any(|ask| ask["render_confirmed"] == json!(true)).then_some(());
+    until("the question to be proven", SOON, proven).await;
+    world.kill();
+    world.begin_with(&[("ASKD_CRASH_AT", "inbound.counted")]).await;
+    let said = world.phone.person_says(ADA, &format!("allow {code}"));
+    world.ends().await;
+    world.begin().await;
+    world.taken(&said).await;
+    world.shown(ADA, "Allowed again by Ada").await;
+    world.quiet(1).await;
+    assert_eq!(world.response_now("r3"), None);
+    world.writes(ADA, "because").await;
+    assert_eq!(world.response("r3").await["result"]["answers"]["Why?"], "because");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 //! person whose phone was off has to confirm; and a person stays the same under other numbers.
 
 use crate::harness::{SOON, World, choice};
-use crate::on_whatsapp::{ADA, BOB, MALLORY, TO_ADA, binary_on_whatsapp, happens, on_whatsapp, result, sim};
+use crate::on_whatsapp::{ADA, BOB, MALLORY, TO_ADA, TO_BOTH, binary_on_whatsapp, happens, on_whatsapp, result, sim};
 use crate::said;
 use askd_sim::whatsapp::{Config, Fault, Ladder, Message, Person, Stage, Whatsapp};
 use serde_json::{Value, json};
@@ -50,6 +50,28 @@ async fn a_message_counts_once_over_a_kill_at_every_step() {
         world.phone.person_says(ADA, "2");
         assert_eq!(world.response("r2").await["result"]["answers"]["And now?"], "d", "{point}");
     }
+}
+
+/// Whoever answers for another chat is told that it counted, even if askd was killed before it said so.
+#[tokio::test]
+async fn a_receipt_survives_a_kill() {
+    let mut world = binary_on_whatsapp(sim(), TO_BOTH, "").await;
+    world.writes(ADA, "hello").await;
+    world.writes(BOB, "hello").await;
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    let question = world.shown(ADA, "Which?").await;
+    world.quiet(1).await;
+    world.kill();
+    world.begin_with(&[("ASKD_CRASH_AT", "inbound.counted")]).await;
+    let said = world.phone.person_says_at(BOB, "1", sent(&question) + 1);
+    world.ends().await;
+    world.begin().await;
+    world.taken(&said).await;
+    world.shown(BOB, "Answered: a by Bob").await;
+    world.shown(ADA, "Answered: a by Bob").await;
+    world.taken_again(&said).await;
+    world.quiet(0).await;
+    assert_eq!(world.said_to(BOB), ["Answered: a by Bob"]);
 }
 
 /// A message that answered one question is repeated after a late status shows that another one had been there too.

@@ -3,7 +3,7 @@
 
 use crate::harness::{SOON, World, choice};
 use crate::on_whatsapp::{ADA, TO_ADA, binary_on_whatsapp, happens, on_whatsapp, sim};
-use askd_sim::whatsapp::{Fault, Ladder, Message, Stage, Whatsapp};
+use askd_sim::whatsapp::{Config, Fault, Ladder, Message, Sending, Stage, Whatsapp};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,27 @@ async fn a_restart_in_a_burst_keeps_the_pair_limit() {
     let question = world.shown(ADA, "And now?").await;
     world.phone.person_quotes(ADA, &question.id, "1");
     assert_eq!(world.response("r2").await["result"]["answers"]["And now?"], "c");
+}
+
+/// A message that Meta was slow to take has used up the credit: the question stays in askd's own queue for longer than its render
+/// timeout, which counts from when it leaves.
+#[tokio::test]
+async fn what_has_not_left_yet_has_not_failed_to_be_shown() {
+    let world = on_whatsapp(Config { stall_ms: 5_000, ..sim() }, TO_ADA, "").await;
+    world.writes(ADA, "hello").await;
+    world.ask("r0", choice("Before?", &["a"]));
+    world.shown(ADA, "Before?").await;
+    world.phone.fault(Fault::StallAfter, 1);
+    world.phone.person_sends(ADA, &Sending::Sticker);
+    let hint = || world.said_to(ADA).iter().any(|text| text.contains("I can only read text"));
+    happens("the slow message", hint).await;
+    let mut ask = choice("Which?", &["a", "b"]);
+    (ask["maxRetries"], ask["renderTimeout"]) = (json!(0), json!(10_000));
+    world.ask("r1", ask);
+    let question = world.shown_within(ADA, "Which?", PAID).await;
+    world.phone.person_quotes(ADA, &question.id, "2");
+    assert_eq!(world.response("r1").await["result"]["answers"]["Which?"], "b");
+    world.kept_the_pace();
 }
 
 #[tokio::test]

@@ -110,8 +110,14 @@ impl AskState {
     }
 
     /// A person lets the questions be asked again: on the card of a block that stands, or, with the token, of
-    /// any ask.
-    pub(super) fn allow(&mut self, source: Source, person: Person, cx: &mut Context) -> Result<bool, Refusal> {
+    /// any ask. `heard`: by a message with that id, which counts once.
+    pub(super) fn allow(
+        &mut self,
+        source: Source,
+        person: Person,
+        heard: Option<String>,
+        cx: &mut Context,
+    ) -> Result<bool, Refusal> {
         self.may_answer(source, &person).map_err(|_| Refusal::MayNotAllow { id: person.id.clone() })?;
         if !self.is_blocked() && source != Source::Token {
             let by = self.block().and_then(|block| block.lifted.as_ref()?.by.clone());
@@ -119,6 +125,7 @@ impl AskState {
         }
         cx.note(Fact::AllowedAgain { by: person.clone() });
         self.lift(Some(person), cx);
+        self.heard.extend(heard);
         Ok(true)
     }
 

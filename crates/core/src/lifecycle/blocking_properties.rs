@@ -31,7 +31,7 @@ impl Seen {
         judge_cards(before, event, step);
         let ended = before.is_some_and(|ask| ask.is_blocked()) && !ask.is_blocked();
         match event {
-            Some(Event::Allow { source, person }) => {
+            Some(Event::Allow { source, person, .. }) => {
                 self.allowed = true;
                 match source {
                     Source::Token => assert!(person.via.is_operator()),
@@ -233,7 +233,7 @@ fn allowed_while_the_card_is_rewritten_it_is_closed_after_that() {
     let update = WidgetEffect::Update.on(0);
     let rewriting =
         up().step(Event::Requested(Relation::JoinsBlocked(Box::new(waiter(1)))), START).unwrap().unwrap().ask;
-    let allow = Event::Allow { source: Source::Route(0), person: alice() };
+    let allow = Event::Allow { source: Source::Route(0), person: alice(), heard: None };
     let step = rewriting.step(allow, START).unwrap().unwrap();
     assert!(!step.effects.contains(&update));
     assert!(step.ask.resume().contains(&update), "after a crash nothing else is under way");
@@ -248,7 +248,7 @@ fn allowed_while_the_card_is_rewritten_it_is_closed_after_that() {
 fn a_second_click_is_told_who_was_first_and_a_stranger_is_told_nothing_was_changed() {
     let allow = |who: &str| {
         let person = Person { via: Via::Channel(ChannelName::SLACK), id: who.to_owned(), name: None };
-        Event::Allow { source: Source::Route(0), person }
+        Event::Allow { source: Source::Route(0), person, heard: None }
     };
     let refused = up().step(allow("mallory"), START).unwrap_err();
     assert_eq!((refused.code(), &refused), ("not_responder", &Refusal::MayNotAllow { id: "mallory".to_owned() }));
@@ -260,11 +260,11 @@ fn a_second_click_is_told_who_was_first_and_a_stranger_is_told_nothing_was_chang
 #[test]
 fn with_the_token_any_ask_can_be_reset_and_stays_what_it_is() {
     let open = Ask::accept(accepted(&[ChannelName::WEB], 1, 0), START).ask;
-    let reset = || Event::Allow { source: Source::Token, person: Person::operator(Via::Cli) };
+    let reset = || Event::Allow { source: Source::Token, person: Person::operator(Via::Cli), heard: None };
     let step = open.clone().step(reset(), START).unwrap().unwrap();
     assert_eq!(step.ask, open);
     assert_eq!(step.effects, [Effect::Note(Fact::AllowedAgain { by: Person::operator(Via::Cli) })]);
-    let on_a_card = Event::Allow { source: Source::Route(0), person: alice() };
+    let on_a_card = Event::Allow { source: Source::Route(0), person: alice(), heard: None };
     assert!(open.step(on_a_card, START).is_err(), "only a block has a button");
 }
 

@@ -38,6 +38,8 @@ pub enum Event {
         source: Source,
         /// Who.
         person: Person,
+        /// By which message, where each has an id: its copies change nothing.
+        heard: Option<String>,
     },
     /// This operator withdrew the whole ask.
     Cancel(Person),

@@ -199,7 +199,7 @@ impl Ask {
             Event::Viewed => ask.view(cx),
             Event::Typing => ask.give_time(cx)?,
             Event::Replied { source, person, reply } => ask.replied(source, person, reply, cx)?,
-            Event::Allow { source, person } => ask.allow(source, person, cx)?,
+            Event::Allow { source, person, heard } => ask.allow(source, person, heard, cx)?,
             Event::Cancel(person) => {
                 ask.still_open()?;
                 ask.settle(Outcome::Withdrawn { by: Some(person) }, cx);

@@ -279,7 +279,7 @@ pub(super) fn event() -> impl Strategy<Value = (Option<Event>, u64)> {
         2 => (0..4_u8).prop_map(|n| Some(DeliveryEvent::Published.of(request_id(n)))),
         2 => (0..8_u8).prop_map(|n| Some(Event::Requested(Relation::JoinsBlocked(Box::new(waiter(n)))))),
         1 => (proptest::option::of(route.clone()), person()).prop_map(|(route, person)| {
-            Some(Event::Allow { source: route.map_or(Source::Token, Source::Route), person })
+            Some(Event::Allow { source: route.map_or(Source::Token, Source::Route), person, heard: None })
         }),
         1 => proptest::option::of(person()).prop_map(|by| Some(Event::FollowUp(FollowUpEvent::Lifted { by }))),
         3 => (route, face()).prop_map(|(route, face)| Some(WidgetEvent::Updated(face).on(route))),

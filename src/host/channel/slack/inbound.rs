@@ -117,7 +117,7 @@ impl Inbound {
         let (source, person) = (Source::Route(route), actor.person.clone());
         let event = match action {
             Action::Reply(reply) => Some(Event::Replied { source, person, reply }),
-            Action::Allow => Some(Event::Allow { source, person }),
+            Action::Allow => Some(Event::Allow { source, person, heard: None }),
             Action::Other => None,
         };
         let acting = async {

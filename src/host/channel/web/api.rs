@@ -283,7 +283,7 @@ async fn cancel(call: Call, Optional(body): Optional) -> Result<Json<View>, Prob
 
 /// Lets the questions of an ask be asked again, whatever became of it.
 async fn reset(call: Call, Optional(body): Optional) -> Result<Json<View>, Problem> {
-    let event = Event::Allow { source: Source::Token, person: call.caller.person(body.by.via()) };
+    let event = Event::Allow { source: Source::Token, person: call.caller.person(body.by.via()), heard: None };
     call.apply(event).await
 }
 

@@ -103,16 +103,12 @@ impl Incoming<'_> {
     }
 
     async fn allow(&self, asked: &Asked) -> Result<(), NotStored> {
-        let event = Event::Allow { source: Source::Route(asked.route), person: self.sender(asked) };
+        let heard = Some(self.message.id.clone());
+        let event = Event::Allow { source: Source::Route(asked.route), person: self.sender(asked), heard };
         match apply(self.broker, asked.ask.id, event).await? {
             Some((_, Some(refusal))) => self.tell(asked.about(), text::tame(&refusal.to_string())),
-            // The chat itself gets the closing message.
-            Some((ask, None)) if !self.ids.contains(&ask.widgets[asked.route].route.chat) => {
-                if let Some(line) = ask.closing_line() {
-                    self.tell(About::Ask(ask.id), text::tame(&line));
-                }
-            }
-            Some((_, None)) | None => {}
+            Some((ask, None)) => self.send_receipt(asked.route, &ask),
+            None => {}
         }
         Ok(())
     }

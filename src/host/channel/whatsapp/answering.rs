@@ -248,7 +248,7 @@ impl Incoming<'_> {
         match apply(self.broker, asked.ask.id, event).await? {
             Some((ask, None)) => {
                 self.channel.0.contacts.confirmed(&self.person, ask.id);
-                self.send_receipt(asked, &ask);
+                self.send_receipt(asked.route, &ask);
             }
             Some((ask, Some(Refusal::Settled { said, .. }))) => self.tell_too_late(&ask, said.as_deref()),
             Some((_, Some(Refusal::NotResponder { .. }))) | None => {}
@@ -259,15 +259,25 @@ impl Incoming<'_> {
         Ok(())
     }
 
-    /// Tells a person who answered from outside the chat. The chat itself gets the closing message, except after a
+    /// Tells a person who ended it from outside the chat. The chat itself gets the closing message, except after a
     /// timeout: then it has had one.
-    fn send_receipt(&self, asked: &Asked, ask: &Ask) {
-        let ended = matches!(ask.outcome(), Some(Outcome::Answered { .. } | Outcome::Dismissed { .. }));
-        let elsewhere = !self.ids.contains(&ask.widgets[asked.route].route.chat);
-        if (ask.late_outcome().is_some() || ended && elsewhere)
+    pub(super) fn send_receipt(&self, route: usize, ask: &Ask) {
+        let elsewhere = !self.ids.contains(&ask.widgets[route].route.chat);
+        if (ask.late_outcome().is_some() || ask.ended_by().is_some() && elsewhere)
             && let Some(line) = ask.closing_line()
         {
             self.tell(About::Ask(ask.id), text::tame(&line));
+        }
+    }
+
+    /// The message has changed this ask already, and askd has forgotten whether it said so.
+    pub(super) fn send_receipt_again(&self, ask: &Ask) {
+        let is_last = ask.heard.last() == Some(&self.message.id);
+        if is_last
+            && self.channel.has_ended(ask, &self.reply_to)
+            && let Some(route) = ask.shown_on(ChannelName::WHATSAPP)
+        {
+            self.send_receipt(route, ask);
         }
     }
 

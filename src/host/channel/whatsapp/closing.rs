@@ -45,6 +45,8 @@ impl Whatsapp {
         let closed = self.send_closing(ask, route, text::closing).await;
         if matches!(closed, Updated::Done | Updated::Never(_)) {
             self.tell_others(ask, route, chat);
+            // If this fails, they are told unless the daemon is killed before.
+            let _not_stored = self.0.contacts.save().await;
         }
         closed
     }
@@ -154,7 +156,7 @@ impl Whatsapp {
     }
 
     /// Whether that person ended the ask here, or answered it late.
-    fn has_ended(&self, ask: &Ask, person: &str) -> bool {
+    pub(super) fn has_ended(&self, ask: &Ask, person: &str) -> bool {
         let by = ask
             .answered_late_by()
             .or_else(|| ask.ended_by())

@@ -146,7 +146,13 @@ impl Whatsapp {
         let at = if on("notimerule") { Some(Time::MAX) } else { message.at };
         let incoming = Incoming { channel: self, broker, message, ids, reply_to, person, at, opened, overtaken };
         // The ask itself knows the messages that changed it, even if a crash kept our file from being written.
-        let read = if has_counted(broker, &message.id).await? { Ok(()) } else { incoming.read().await };
+        let read = match counted(broker, &message.id).await? {
+            Some(ask) => {
+                incoming.send_receipt_again(&ask);
+                Ok(())
+            }
+            None => incoming.read().await,
+        };
         if read == Err(Untaken::Unsure) {
             self.waits(&incoming);
         }
@@ -206,9 +212,9 @@ pub(super) fn is_known(broker: &Broker, ids: &[String]) -> bool {
 }
 
 /// Whether this message has already changed an ask.
-async fn has_counted(broker: &Broker, message: &str) -> Result<bool, NotStored> {
-    let Some(id) = broker.heard(message) else { return Ok(false) };
-    Ok(load(broker, id).await?.is_some_and(|ask| ask.was_told(message)))
+async fn counted(broker: &Broker, message: &str) -> Result<Option<Arc<Ask>>, NotStored> {
+    let Some(id) = broker.heard(message) else { return Ok(None) };
+    Ok(load(broker, id).await?.filter(|ask| ask.was_told(message)))
 }
 
 /// Records that an unknown person tried to answer an ask. The core refuses; nothing changes, and nothing is sent.

@@ -53,6 +53,7 @@ use jiff::Zoned;
 use jiff::tz::TimeZone;
 use outbox::Outbox;
 use parking_lot::Mutex;
+use posting::Begun;
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -89,8 +90,8 @@ struct Inner {
     inviting: KeyedLock<String>,
     /// The templates that wait for a person to write, by the name of the person.
     invited: Mutex<HashMap<String, Invitation>>,
-    /// The messages that were accepted of a question that needs several, by ask, route and question.
-    begun: Mutex<HashMap<(AskId, usize, usize), Vec<String>>>,
+    /// Questions of several messages of which some were accepted, by ask, route and question.
+    begun: Mutex<HashMap<(AskId, usize, usize), Begun>>,
     /// The closing messages that statuses tell of.
     closings: broadcast::Sender<CallbackData>,
     /// Changes whenever a status was taken in, or a message that had to wait.

@@ -4,7 +4,7 @@ use super::callback_data::{CallbackData, Kind};
 use super::client::{Content, Outgoing};
 use super::errors::Verdict;
 use super::messages::About;
-use super::outbox::Sent;
+use super::outbox::{Sent, Slot};
 use super::text::{self, How};
 use super::{Invitation, Whatsapp, deadline_text, taps};
 use crate::host::channel::Adapter as _;
@@ -12,11 +12,21 @@ use crate::host::port::{Channel, Progress, Reminded, Updated};
 use crate::host::standing::Problem;
 use askd_core::{Ask, Capabilities, ChannelName, Found, Posted, Route, Time, Trouble, Widget, WidgetState, wording};
 use async_trait::async_trait;
+use std::pin::pin;
 use std::time::Duration;
 
 /// How long askd waits for a status that says what became of a message whose call was lost. (Half of that was too short
 /// for a thousand asks at once: questions that had arrived were asked again.)
 pub(super) const LISTEN: Duration = Duration::from_secs(60);
+
+/// A question of several messages.
+#[derive(Debug)]
+pub(super) struct Begun {
+    /// The ids of those that were accepted.
+    accepted: Vec<String>,
+    /// All of them, as they were packed then.
+    texts: Vec<String>,
+}
 
 /// The widget of a route, and the person who is asked there now.
 fn asked(ask: &Ask, route: usize) -> Option<(&Widget, &str)> {
@@ -39,7 +49,7 @@ impl Channel for Whatsapp {
     }
 
     /// Posts the next question of a route.
-    async fn post(&self, ask: &Ask, route: usize, attempt: u8, _progress: Progress<'_>) -> Option<Posted> {
+    async fn post(&self, ask: &Ask, route: usize, attempt: u8, progress: Progress<'_>) -> Option<Posted> {
         let Some((widget, to)) = asked(ask, route) else {
             return Some(Posted::Never { trouble: Trouble::Unknown, why: "the route is gone".to_owned() });
         };
@@ -52,14 +62,14 @@ impl Channel for Whatsapp {
         }
         let (part, repeated) = (widget.one_by_one.index, widget.one_by_one.repeated);
         let key = (ask.id, route, part);
-        let texts = self.question_texts(ask, route, part, to, repeated);
+        // A repetition says everything again; after a refusal only the rest is sent.
+        let begun = self.0.begun.lock().remove(&key).filter(|_| !repeated);
+        let anew = || Begun { accepted: Vec::new(), texts: self.question_texts(ask, route, part, to, repeated) };
+        let Begun { mut accepted, texts } = begun.unwrap_or_else(anew);
         let question = ask.content.questions.get(part).filter(|_| !ask.is_blocked());
         let taps = question.zip(texts.last());
         let taps = taps
             .and_then(|(question, text)| taps::interactive(ask.id, part, question, text, &self.app_secrets().newest));
-        // A repetition says everything again; after a refusal only the rest is sent.
-        let begun = self.0.begun.lock().remove(&key);
-        let mut accepted = begun.filter(|_| !repeated).unwrap_or_default();
         let mut left = None;
         for (at, text) in texts.iter().enumerate().skip(accepted.len()) {
             let kind = if at + 1 == texts.len() { Kind::Question } else { Kind::Part };
@@ -69,8 +79,8 @@ impl Channel for Whatsapp {
                 _ => Content::Text(text),
             };
             let message = Outgoing { to, content, callback, quotes: None };
-            let slot = self.0.outbox.slot(to, callback.as_ref()).await?;
-            // The wait may have been longer than the render timeout: then another attempt is on its way.
+            let slot = self.slot(ask, to, callback.as_ref(), progress).await?;
+            // The ask may be over by now, or another attempt on its way.
             if !self.is_being_posted(ask, route, attempt).await {
                 return None;
             }
@@ -90,7 +100,7 @@ impl Channel for Whatsapp {
                 Sent::Refused(verdict) => refused(verdict),
             };
             if !accepted.is_empty() {
-                self.0.begun.lock().insert(key, accepted);
+                self.0.begun.lock().insert(key, Begun { accepted, texts });
             }
             return Some(posted);
         }
@@ -178,6 +188,23 @@ impl Whatsapp {
 }
 
 impl Whatsapp {
+    /// Waits for the message's turn. The render timeout counts from the moment when it has that: nobody can display a message that askd
+    /// holds back itself.
+    async fn slot(&self, ask: &Ask, to: &str, message: Option<&CallbackData>, progress: Progress<'_>) -> Option<Slot> {
+        let mut slot = pin!(self.0.outbox.slot(to, message));
+        let mut waited = false;
+        loop {
+            let granted = self.0.ctx.clock().timeout(ask.rules.render_timeout / 2, &mut slot).await;
+            waited |= granted.is_none();
+            if waited {
+                progress();
+            }
+            if let Some(slot) = granted {
+                return slot;
+            }
+        }
+    }
+
     /// Whether this attempt is the one that is on its way. In doubt it is.
     async fn is_being_posted(&self, ask: &Ask, route: usize, attempt: u8) -> bool {
         let now = match self.broker() {

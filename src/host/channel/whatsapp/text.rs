@@ -107,8 +107,8 @@ pub(super) fn closing(ask: &Ask, audience: Audience, now: &Zoned) -> Vec<String>
     }
     let mut lines = vec![line.as_str()];
     lines.extend((audience == Audience::HadBegun).then_some(wording::NOT_USED));
-    // The closing line of a stopped session already says what came of it.
-    lines.extend(wording::remark(ask.remark()).filter(|remark| *remark != line));
+    // The closing line of a stopped session already says what came of it. What can be answered late elsewhere cannot be here.
+    lines.extend(wording::remark(ask.remark()).filter(|remark| *remark != line && !ask.is_late_open()));
     pack("", &lines.join("\n"))
 }
 

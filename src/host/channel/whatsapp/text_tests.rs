@@ -215,16 +215,25 @@ fn the_closing_line_says_how_it_ended_and_who_did_it() {
     });
     let often = often.step(Event::FollowUp(FollowUpEvent::Lifted { by }), now).unwrap().unwrap().ask;
     assert_eq!(closing(&often, Audience::Ender, Time::from_millis(0)), ["Allowed again by Ada"]);
+    // What was asked one by one is answered late elsewhere.
+    let several = content(vec![auth(), draft("And now?", &["yes", "no"])]);
+    let several = timed_out(Ask::accept(accepted(several), now).ask, now);
+    assert!(several.is_late_open());
+    assert_eq!(closing(&several, Audience::HadBegun, now), ["Timed out\nYour answers were not used."]);
     after_the_timeout(ask, now);
+}
+
+fn timed_out(ask: Ask, now: Time) -> Ask {
+    let posted = ask.step(WidgetEvent::SlotGranted.on(0), now).unwrap().unwrap().ask;
+    let shown = posted.step(WidgetEvent::Proof.on(0), now).unwrap().unwrap().ask;
+    shown.step(Event::Tick, now + Duration::from_secs(60)).unwrap().unwrap().ask
 }
 
 /// What is said of it then: 2026-09-21T14:13:20Z, or that of the next day.
 fn after_the_timeout(ask: Ask, now: Time) {
     let over = now + Duration::from_secs(60);
     let step = |ask: Ask, event: Event| ask.step(event, over).unwrap().unwrap().ask;
-    let posted = ask.step(WidgetEvent::SlotGranted.on(0), now).unwrap().unwrap().ask;
-    let shown = posted.step(WidgetEvent::Proof.on(0), now).unwrap().unwrap().ask;
-    let late = step(shown, Event::Tick);
+    let late = timed_out(ask, now);
     let how = "Timed out at 14:14. You can still answer: the agent will be started with it. \
                Swipe the question to reply, or start with k7.";
     assert_eq!(closing(&late, Audience::Others, over), [how]);

@@ -2,7 +2,7 @@
 //! restarts, lost connections and 5xx; a token that is refused is an error at once, unless its file holds another one by now.
 //! [`super::remote`] waits with it.
 
-use super::waiter::PATIENCE;
+use super::waiter::{PATIENCE, STOOD_STILL};
 use super::{AgentError, Briefing, Found};
 use crate::clock::{Clock, Moment};
 use crate::random;
@@ -19,6 +19,8 @@ use tokio_util::task::TaskTracker;
 /// How long one call waits for the outcome, and for the reply to anything else.
 pub(super) const WAIT: u64 = 55;
 const REPLY: Duration = Duration::from_secs(20);
+/// How long it takes at most to connect. That is less than for a reply, so that an address which drops packets is known to have heard nothing.
+const CONNECT: Duration = Duration::from_secs(10);
 /// First and longest pause before another try.
 pub(super) const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 /// How names end that lead nowhere on the internet: reserved ones, and a cluster's.
@@ -58,7 +60,7 @@ impl Connection {
             let mend = "write https://; http:// is for this host and for addresses in your own network";
             return Err(unfit(format!("ASKD_URL={url} would send the token unencrypted: {mend}")));
         }
-        let mut builder = ClientBuilder::new().connect_timeout(REPLY).redirect(reqwest::redirect::Policy::none());
+        let mut builder = ClientBuilder::new().connect_timeout(CONNECT).redirect(reqwest::redirect::Policy::none());
         // Plain HTTP needs no certificates, and slim images have none. It leads nowhere else: a proxy would read the token.
         if address.scheme() == "http" {
             builder = builder.tls_certs_only([]).no_proxy();
@@ -173,8 +175,9 @@ impl Connection {
         until: impl Fn() -> Moment,
         read: impl Fn(Response) -> Reading,
     ) -> Result<T, Failed> {
-        let (mut pause, mut heard) = (PAUSES.0, false);
+        let (mut pause, mut heard, mut at_least) = (PAUSES.0, false, self.clock.monotonic());
         loop {
+            let began = self.clock.monotonic();
             let call = self.http.request(method.clone(), format!("{}/agent/v1{path}", self.url));
             let token = self.token.lock().clone();
             let call = call.bearer_auth(&token).header("askd-process", &self.process).body(body.to_vec());
@@ -210,7 +213,11 @@ impl Connection {
                     format!("{error:#}{}", of_tls(&error))
                 }
             };
-            let left = until().since(self.clock.monotonic());
+            let now = self.clock.monotonic();
+            if now.since(began) > limit + STOOD_STILL {
+                at_least = now + PATIENCE;
+            }
+            let left = until().max(at_least).since(now);
             if left.is_zero() {
                 return Err(Failed::Late { why, heard });
             }
@@ -341,6 +348,34 @@ pub(super) mod tests {
         let tried = connection.try_until(Method::GET, "/briefings", b"", || now, async |_| Some(())).await;
         let Err(Failed::Late { why, .. }) = tried else { panic!("it was taken") };
         assert!(why.ends_with("there is no TLS at this port; is it http://, or another port?"), "{why}");
+    }
+
+    /// It was stopped, or its host slept, while a call was under way: no time for that call is left.
+    #[tokio::test]
+    async fn a_process_that_stood_still_tries_again() {
+        let (clock, hand) = Clock::by_hand(askd_core::Time::from_millis(1_760_000_000_000));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            let (stopped, _) = listener.accept().unwrap();
+            hand.advance(Duration::from_secs(3_600));
+            drop(stopped);
+            listener.set_nonblocking(true).unwrap();
+            let mut stream = loop {
+                hand.advance(PAUSES.0);
+                match listener.accept() {
+                    Ok((stream, _)) => break stream,
+                    Err(_none) => std::thread::yield_now(),
+                }
+            };
+            stream.set_nonblocking(false).unwrap();
+            let _request = stream.read(&mut [0; 4096]).unwrap();
+            stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").unwrap();
+        });
+        let connection = Connection::new(&url, token, clock.clone()).unwrap();
+        let until = clock.monotonic() + PATIENCE;
+        let tried = connection.try_until(Method::GET, "/asks/r1", b"", || until, async |_| Some(())).await;
+        assert!(tried.is_ok(), "it gave up");
     }
 
     #[test]

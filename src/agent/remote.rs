@@ -271,11 +271,9 @@ impl Call {
         };
         match self.at.try_until(Method::GET, &path, b"", until, read).await {
             Ok(next) => next,
-            // The outcome is here, and what refuses the token from now on cannot take it back.
-            Err(Failed::Refused) if self.has_outcome() => Ok(Next::Over),
+            // The outcome is here, and the daemon holds it from its next start on, or once the file has the new token.
+            Err(Failed::Refused | Failed::Late { .. }) if self.has_outcome() => Ok(Next::Renew),
             Err(Failed::Refused) => Err(self.at.refused()),
-            // The outcome is here, and the daemon holds it from its next start on.
-            Err(Failed::Late { .. }) if self.has_outcome() => Ok(Next::Renew),
             Err(Failed::Late { .. }) => Err(AgentError::HostSilent),
         }
     }
@@ -468,6 +466,7 @@ mod tests {
             "HTTP/1.1 201 Created\r\nconnection: close\r\n\r\n{\"state\": \"open\"}",
             &*Box::leak(response.into_boxed_str()),
             "HTTP/1.1 401 Unauthorized\r\nconnection: close\r\n\r\n",
+            "HTTP/1.1 410 Gone\r\nconnection: close\r\ncontent-type: application/problem+json\r\n\r\n{\"detail\": \"over\"}",
         ])));
         let connection = Arc::new(Connection::new(&url, token, clock.clone()).unwrap());
         let waiter = connection.ask(RequestFile::default(), &Handle::current()).unwrap();
@@ -484,6 +483,16 @@ mod tests {
             system.sleep(Duration::from_millis(20)).await;
             assert!(matches!(waiter.take(), Ok(Some(_))) && waiter.look().is_ok());
         }
+        // The next renewal may have another token.
+        let is_over = || matches!(waiter.look(), Err(AgentError::Gone(why)) if why == "over");
+        for _ in 0..200 {
+            hand.advance(RENEW_EVERY);
+            system.sleep(Duration::from_millis(20)).await;
+            if is_over() {
+                return;
+            }
+        }
+        panic!("it does not hold the outcome any more");
     }
 
     /// It was withdrawn while the daemon took it in.

@@ -7,7 +7,7 @@ use super::way::{OpenCall, Taken, Work};
 use super::{AgentError, Folder, trouble};
 use crate::clock::{Clock, Moment};
 use crate::ipc::files::{ReadError, Stamp};
-use crate::ipc::wire::{Kinds, RENDER_TIMEOUT_MS, RequestFile, ResponseFile};
+use crate::ipc::wire::{Kinds, MAX_TIMEOUT_MS, RENDER_TIMEOUT_MS, RequestFile, ResponseFile};
 use crate::ipc::{RESPONSES, TASKS, response_name, status_name, taken_name};
 use crate::random;
 use askd_core::RequestId;
@@ -23,6 +23,8 @@ pub(super) const TIMEOUT_MS: u64 = 1_800_000;
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// The same without a known deadline, beside twice the timeout.
 pub(super) const BLIND_PATIENCE: Duration = Duration::from_secs(600);
+/// After so long without a look the process was stopped or its host asleep: nobody was patient meanwhile.
+pub(super) const STOOD_STILL: Duration = Duration::from_secs(15);
 /// How long something else may stand in the place of the response.
 const ODD_FOR: Duration = Duration::from_secs(5);
 /// What to do about it.
@@ -56,6 +58,9 @@ pub struct Waiter {
 #[derive(Debug, Default)]
 struct Seen {
     claimed: Option<Moment>,
+    /// The last look, and until when there are more of them because the process stood still before one.
+    looked: Option<Moment>,
+    at_least: Option<Moment>,
     deadline: Deadline,
     /// The response that was read last, and how its file was left.
     response: Option<(Stamp, ResponseFile)>,
@@ -136,8 +141,26 @@ impl Waiter {
     fn give_up(&self, claimed: Moment) -> Moment {
         match self.passes() {
             Some(passes) => passes + PATIENCE,
-            None => claimed + self.timeout * 2 + BLIND_PATIENCE,
+            None => claimed + self.longest() * 2 + BLIND_PATIENCE,
         }
+    }
+
+    /// How long a person has at most. A daemon that has told of the question, and not yet of a deadline, goes by the group's
+    /// settings, which nobody here knows.
+    fn longest(&self) -> Duration {
+        let told = self.request.timeout_ms.is_none() && self.seen.lock().deadline.was_told();
+        if told { Duration::from_millis(MAX_TIMEOUT_MS) } else { self.timeout }
+    }
+
+    /// A look begins. Until when it is too early to give up: while this process stood still, the daemon may have taken it for dead, and
+    /// gives an outcome back once it shows life again.
+    fn patient_until(&self) -> Moment {
+        let now = self.clock.monotonic();
+        let mut seen = self.seen.lock();
+        if seen.looked.replace(now).is_some_and(|last| now.since(last) > STOOD_STILL) {
+            seen.at_least = Some(now + PATIENCE);
+        }
+        seen.at_least.unwrap_or(now)
     }
 
     /// When the daemon's deadline passes.
@@ -236,6 +259,7 @@ impl OpenCall for Waiter {
 
     /// Looks into the folder. It takes nothing but a request that was not claimed in time. An error ends the wait.
     fn look(&self) -> Result<Look, AgentError> {
+        let at_least = self.patient_until();
         self.follow()?;
         if self.read()?.is_some() {
             self.claimed();
@@ -260,7 +284,7 @@ impl OpenCall for Waiter {
             self.claimed();
             return Ok(Look::Waiting(now + self.timeout));
         };
-        let give_up = self.give_up(claimed);
+        let give_up = self.give_up(claimed).max(at_least);
         if now >= give_up { Err(AgentError::HostSilent) } else { Ok(Look::Waiting(give_up)) }
     }
 
@@ -347,19 +371,24 @@ mod tests {
         }
 
         /// The host says by its own clock since when it is shown, and until when it can be answered.
-        #[expect(clippy::disallowed_methods, reason = "a host of the tests")]
         fn says(&self, shown_at: Time, answer_by: Time) {
-            let status = serde_json::json!({
-                "state": "open", "shown_at": shown_at, "answer_by": answer_by,
-            });
+            self.tells(&serde_json::json!({"state": "open", "shown_at": shown_at, "answer_by": answer_by}));
+        }
+
+        #[expect(clippy::disallowed_methods, reason = "a host of the tests")]
+        fn tells(&self, status: &serde_json::Value) {
             let temporary = self.responses.join(".tmp");
             std::fs::write(&temporary, status.to_string()).unwrap();
             std::fs::rename(temporary, self.responses.join(status_name(self.waiter.request_id()))).unwrap();
         }
 
-        /// Time passes, and nothing else happens.
+        /// Time passes in which the call looks again and again, and nothing else happens.
         fn pass(&self, time: Duration) {
-            self.hand.advance(time);
+            for _ in 0..time.as_secs() / 10 {
+                self.hand.advance(SECOND * 10);
+                assert!(self.waits(), "given up early");
+            }
+            self.hand.advance(Duration::from_secs(time.as_secs() % 10));
         }
 
         fn waits(&self) -> bool {
@@ -393,6 +422,32 @@ mod tests {
     #[test]
     fn without_a_deadline_it_is_twice_the_time_and_ten_minutes() {
         Scene::claimed().waits_for(MINUTE * 2 + BLIND_PATIENCE);
+    }
+
+    /// The group's settings may give a person days.
+    #[test]
+    fn without_a_timeout_of_its_own_a_call_that_the_daemon_told_of_waits_as_long_as_any() {
+        let mut scene = Scene::claimed();
+        (scene.waiter.request.timeout_ms, scene.waiter.timeout) = (None, Duration::from_millis(TIMEOUT_MS));
+        scene.tells(&serde_json::json!({"state": "posting"}));
+        let longest = Duration::from_millis(MAX_TIMEOUT_MS);
+        let give_up = scene.waiter.clock.monotonic() + longest * 2 + BLIND_PATIENCE;
+        scene.waiter.look().unwrap();
+        assert_eq!(scene.waiter.look().unwrap(), Look::Waiting(give_up));
+    }
+
+    /// The daemon took it for dead meanwhile, and told nobody here of the outcome.
+    #[test]
+    fn a_process_that_stood_still_is_patient_anew() {
+        for told in [true, false] {
+            let scene = Scene::claimed();
+            if told {
+                scene.says(START, START + MINUTE);
+            }
+            assert!(scene.waits());
+            scene.hand.advance(HOUR);
+            scene.waits_for(PATIENCE);
+        }
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! `askd ask`: a question from a script or a terminal.
 
-use super::briefing::output_was_closed;
 use super::json::escaped;
 use super::{Exit, FAILED, USAGE};
 use crate::agent::{AgentError, OpenCall, Taken, Way};
@@ -88,12 +87,6 @@ impl AskCommand {
     pub(super) fn run(self) -> Result<(), Exit> {
         super::log("warn", false)?;
         let request = self.request()?;
-        if output_was_closed() {
-            return Err(Exit::new(
-                FAILED,
-                "standard output is closed, so askd could not print an answer; nothing was asked",
-            ));
-        }
         super::small_runtime()?.block_on(async {
             let clock = Clock::system();
             let mut way = Way::new(self.ipc.clone(), super::variable, &clock)?;

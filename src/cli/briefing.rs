@@ -133,7 +133,7 @@ fn complain_of(found: &Found) {
 
 /// Whether standard output was closed. In its place the runtime opens `/dev/null` for reading and writing; `>/dev/null`
 /// opens it for writing alone.
-pub(super) fn output_was_closed() -> bool {
+fn output_was_closed() -> bool {
     let output = std::io::stdout();
     let flags = rustix::fs::fcntl_getfl(&output);
     let Ok(stat) = rustix::fs::fstat(&output) else { return true };

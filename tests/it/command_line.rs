@@ -63,6 +63,22 @@ fn a_first_run_in_two_terminals() {
     assert_eq!(world.audit().iter().find(|line| line["what"] == "answered").unwrap()["channel"], "cli");
 }
 
+/// Python opens `/dev/null` for reading and writing, as the runtime does for an output that was closed.
+#[test]
+fn a_script_that_wants_only_the_exit_code_throws_the_answer_away() {
+    let world = World::of(&["default"]);
+    for output in [null(), Stdio::null()] {
+        let mut asking = world.cli(&["ask", "Go?", "--confirm"]).stdout(output).spawn().unwrap();
+        let ask = world.one_open();
+        assert!(world.run(&["dismiss", ask["short_id"].as_str().unwrap()]).status.success());
+        assert_eq!(asking.wait().unwrap().code(), Some(3));
+    }
+}
+
+fn null() -> Stdio {
+    std::fs::File::options().read(true).write(true).open("/dev/null").unwrap().into()
+}
+
 #[test]
 fn every_form_can_be_asked_and_answered() {
     let world = World::new();

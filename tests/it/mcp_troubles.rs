@@ -164,6 +164,19 @@ fn a_task_that_could_not_be_cancelled_is_not_unknown() {
     assert!(cancel(&id).is_null());
 }
 
+/// No call was told, because no host had the question yet.
+#[test]
+fn a_question_that_was_cancelled_as_a_task_is_asked_anew_by_the_next_call() {
+    let (_world, agent, mut client) = opening(World::empty());
+    let first = client.call("ask_user", &go(0)).question_id();
+    let call = of_task(&mut client, "tasks/cancel", &first);
+    assert!(client.reply_to(call, SOON)["error"].is_null());
+    let second = claimed(&agent, &mut client, 0);
+    assert_ne!(first, second);
+    agent.put_response(&second, &answer(&second));
+    client.call("ask_user", &go(60_000)).assert_answered(&json!({"Go?": "yes"}));
+}
+
 /// A folder that hangs keeps no call longer than it may wait, and what comes of the question reaches the next call.
 #[test]
 fn a_call_on_a_folder_that_hangs_ends_at_its_limit_as_pending() {

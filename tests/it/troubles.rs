@@ -355,14 +355,3 @@ fn where_the_session_is_empty_askd_ask_makes_one() {
     child.wait().unwrap();
     assert!(request["session_id"].as_str().is_some_and(|id| !id.is_empty()), "{request}");
 }
-
-#[test]
-fn without_an_output_for_the_answer_nothing_is_asked() {
-    let world = World::process();
-    let mut shell = Command::new("sh");
-    shell.args(["-c", "exec \"$0\" ask Go? >&-", crate::harness::ASKD]).env("ASKD__DATA_DIR", world.data());
-    let output = shell.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(1) && said.contains("standard output is closed"), "{output:?}");
-    assert!(world.open().is_empty());
-}

@@ -162,8 +162,9 @@ impl Questions {
         {
             let taken_back = question.waiter.withdraw();
             let broken = |error| question.report(&failed("undeliverable", error));
-            question.withdrawn = !taken_back.map_err(|error| answer::result(&broken(error), Some(&asked.id)))?;
-            if !question.withdrawn {
+            let taken_back = taken_back.map_err(|error| answer::result(&broken(error), Some(&asked.id)))?;
+            question.withdrawn = true;
+            if taken_back {
                 question.state = State::Over(failed("cancelled", wording::WITHDRAWN));
                 self.hand_out(&asked.id);
             }

@@ -190,8 +190,9 @@ pub(super) async fn outcome(
         return problem(StatusCode::BAD_REQUEST, "Not understood", detail);
     }
     let (ask, request_id) = agents.find(&caller, &request_id).await?;
-    let _place = if wait > 0 { Some(agents.place(&caller)?) } else { None };
+    // A call for which there is no place shows all the same that its process lives.
     let _lease = agents.broker.leases().begin(&caller.holder.group, &request_id);
+    let _place = if wait > 0 { Some(agents.place(&caller)?) } else { None };
     let clock = agents.ctx.clock();
     let until = clock.monotonic() + Duration::from_secs(wait);
     tokio::select! {

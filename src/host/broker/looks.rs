@@ -6,7 +6,7 @@
 
 use super::Broker;
 use super::lying::{Lying, LyingOutcome, Outcomes};
-use super::saves::Rank;
+use super::saves::{BURST, Rank};
 use crate::host::delivery::{Lies, Look};
 use crate::host::keyed_lock::KeyGuard;
 use crate::host::session::Liveness;
@@ -51,6 +51,11 @@ impl Broker {
     /// The asks of a group of which something is not over, or of which something lies in its folder.
     pub(in crate::host) fn reaching(&self, group: &Group) -> Vec<AskId> {
         self.index().reaching(group)
+    }
+
+    /// Lets a burst of promises go first, half a second at most: a look at very many folders takes the processors from it. Blocks.
+    pub(in crate::host) fn make_way(&self) {
+        let _late = self.0.saves.promises.make_way(BURST);
     }
 
     /// Notes that all groups were looked at.

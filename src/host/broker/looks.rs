@@ -53,7 +53,7 @@ impl Broker {
         self.index().reaching(group)
     }
 
-    /// Lets a burst of promises go first, half a second at most: a look at very many folders takes the processors from it. Blocks.
+    /// Lets a burst of promises go first, a second at most: a look at very many folders takes the processors from it. Blocks.
     pub(in crate::host) fn make_way(&self) {
         let _late = self.0.saves.promises.make_way(BURST);
     }

@@ -1,6 +1,6 @@
 //! The threads on which asks are loaded, stepped and saved. They are the store's alone, so that no hung folder of a group
 //! takes them all. What promises something goes first: the rest waits behind a small gate. While there is a burst of promises, nothing
-//! behind it begins for half a second, and then one piece at a time does. What only waits in memory for a flush takes next to no time, so one thread does it for all asks: to wake
+//! behind it begins for a second, and then one piece at a time does. What only waits in memory for a flush takes next to no time, so one thread does it for all asks: to wake
 //! one for each would take longer.
 
 use crate::clock::Clock;
@@ -23,7 +23,7 @@ const BEHIND_THE_GATE: usize = 4;
 /// So many promises at a time are a burst.
 pub(super) const BURST: usize = 4;
 /// How long what promises nothing makes way, at most.
-const MAKES_WAY: Duration = Duration::from_millis(500);
+const MAKES_WAY: Duration = Duration::from_secs(1);
 /// The places of a line that are kept when nothing waits there.
 const KEPT: usize = 1_024;
 /// How long a thread waits for more work before it ends.

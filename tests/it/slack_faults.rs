@@ -3,12 +3,12 @@
 
 use crate::harness::{SOON, World, choice, until};
 use crate::in_slack::{ALICE, BOB, CHANNEL, Mode, in_slack, write};
-use askd_core::Time;
+use askd::testing::Clock;
 use askd_sim::slack::{Act, Fault, FaultKind, Goodbye, Message, Times, too_early};
 use serde_json::json;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 const POST: &str = "chat.postMessage";
 
@@ -49,9 +49,7 @@ async fn a_lost_reply_gives_no_second_card() {
 #[tokio::test]
 async fn a_lost_reply_gives_no_second_card_where_the_clock_is_ahead() {
     let world = in_slack(Mode::Socket).start().await;
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    let now = Time::from_millis(i64::try_from(now.as_millis()).unwrap());
-    world.hand().set(now + Duration::from_secs(9 * 3_600));
+    world.hand().set(Clock::system().now() + Duration::from_secs(9 * 3_600));
     let card = unconfirmed(&world, 503, 1).await;
     world.stored(&card.ts).await;
     world.slack.click(CHANNEL, &card.ts, "pick:0:0", ALICE).await.expect("sent");

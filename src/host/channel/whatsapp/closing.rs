@@ -43,8 +43,7 @@ impl Whatsapp {
             return Updated::Held { person: chat.clone(), until: self.now() + ask.rules.keep };
         }
         let closed = self.send_closing(ask, route, text::closing).await;
-        if matches!(closed, Updated::Done | Updated::Never(_)) {
-            self.tell_others(ask, route, chat);
+        if matches!(closed, Updated::Done | Updated::Never(_)) && self.tell_others(ask, route, chat) {
             // If this fails, they are told unless the daemon is killed before.
             let _not_stored = self.0.contacts.save().await;
         }
@@ -64,16 +63,19 @@ impl Whatsapp {
         }
     }
 
-    /// Tells the people besides the chat who had begun to answer here.
-    fn tell_others(&self, ask: &Ask, route: usize, chat: &str) {
+    /// Tells the people besides the chat who had begun to answer here; `true` if there are any.
+    fn tell_others(&self, ask: &Ask, route: usize, chat: &str) -> bool {
+        let mut told = false;
         for so_far in ask.so_far.iter().filter(|so_far| so_far.route == route) {
             let person = &so_far.person.id;
             if !self.is_same_person(person, chat) && !self.has_ended(ask, person) {
                 let text = text::closing(ask, Audience::HadBegun, &self.now_in(chat)).join("\n");
                 let (to, ask) = (person.clone(), Some(ask.id));
                 self.0.outbox.note(Note { to, text, ask, question: 0, confirms: None });
+                told = true;
             }
         }
+        told
     }
 
     async fn send_closing(&self, ask: &Ask, route: usize, texts: fn(&Ask, Audience, &Zoned) -> Vec<String>) -> Updated {

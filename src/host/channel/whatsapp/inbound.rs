@@ -211,7 +211,7 @@ pub(super) fn is_known(broker: &Broker, ids: &[String]) -> bool {
     broker.settings().names(ChannelName::WHATSAPP, ids) || !broker.asked_of(ids).is_empty()
 }
 
-/// Whether this message has already changed an ask.
+/// The ask that this message has already changed.
 async fn counted(broker: &Broker, message: &str) -> Result<Option<Arc<Ask>>, NotStored> {
     let Some(id) = broker.heard(message) else { return Ok(None) };
     Ok(load(broker, id).await?.filter(|ask| ask.was_told(message)))

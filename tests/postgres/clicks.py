@@ -100,9 +100,9 @@ def asked(daemons, mark):
     return [(f"/api/v1/asks/{ask['id']}/answer", json.dumps({"answers": {ask["questions"][0]["id"]: "yes"}})) for ask in found]
 
 
-def answers(ports, work, go, refused):
+def answers(ports, work, go, refused, ended):
     """Sends the answers over kept connections, each as soon as the one before it was acknowledged. Costs as little as it can: the
-    daemons and the server run on the same processors."""
+    daemons and the server run on the same processors. `ended`: when the last one was, which is before this process has ended."""
     lines = selectors.DefaultSelector()
     for n in range(CONNECTIONS):
         port = ports[n % len(ports)]
@@ -130,6 +130,7 @@ def answers(ports, work, go, refused):
                 refused.value += not head.startswith(b"HTTP/1.1 200")
                 line.data[1] = b""
                 next_call(line.fileobj, line.data)
+    ended.value = time.monotonic()
 
 
 def processor_time(daemons):
@@ -163,14 +164,16 @@ def rate(daemons, mark):
     work, ports = asked(daemons, mark), [daemon.port for daemon in daemons]
     rest(daemons)
     go, refused = multiprocessing.Barrier(PROCESSES + 1), multiprocessing.Value("i", 0)
-    loads = [multiprocessing.Process(target=answers, args=(ports, work[n::PROCESSES], go, refused)) for n in range(PROCESSES)]
+    ends = [multiprocessing.Value("d", 0) for _ in range(PROCESSES)]
+    loads = [multiprocessing.Process(target=answers, args=(ports, work[n::PROCESSES], go, refused, ended)) for n, ended in enumerate(ends)]
     for load in loads:
         load.start()
+    used = processor_time(daemons)
     go.wait()
-    begun, used = time.monotonic(), processor_time(daemons)
+    begun = time.monotonic()
     for load in loads:
         load.join()
-    took, used = time.monotonic() - begun, processor_time(daemons) - used
+    took, used = max(ended.value for ended in ends) - begun, processor_time(daemons) - used
     if refused.value:
         raise SystemExit(f"{refused.value} answers were not acknowledged")
     responses = lambda: list(daemons[0].folder.glob(f"data/ipc/*/responses/{mark}-*.json"))

@@ -24,6 +24,8 @@ const BEHIND_THE_GATE: usize = 4;
 pub(super) const BURST: usize = 4;
 /// How long what promises nothing makes way, at most.
 const MAKES_WAY: Duration = Duration::from_secs(1);
+/// A burst of which nobody has saved anything for so long is over: those that were told may be about to send what they have next.
+const OVER: Duration = Duration::from_millis(20);
 /// The places of a line that are kept when nothing waits there.
 const KEPT: usize = 1_024;
 /// How long a thread waits for more work before it ends.
@@ -46,6 +48,8 @@ pub(super) enum Rank {
 #[derive(Debug, Default)]
 pub(super) struct Promises {
     number: Mutex<usize>,
+    /// How often there came to be a burst of them.
+    bursts: AtomicUsize,
     fewer: Condvar,
     /// Rings when a burst of them is over, when the last one is saved, and when nothing that follows runs or waits.
     idle: Notify,
@@ -54,7 +58,12 @@ pub(super) struct Promises {
 impl Promises {
     /// One is being saved until this is dropped.
     pub(super) fn begin(self: &Arc<Self>) -> Promise {
-        *self.number.lock() += 1;
+        let mut number = self.number.lock();
+        *number += 1;
+        if *number == BURST {
+            self.bursts.fetch_add(1, Ordering::Relaxed);
+        }
+        drop(number);
         Promise(Arc::clone(self))
     }
 
@@ -205,9 +214,19 @@ impl Saves {
         self.until(|| self.gate.is_idle() && *self.promises.number.lock() == 0).await;
     }
 
-    /// Waits until a burst of promises is over, at most as long as what promises nothing does.
-    pub(super) async fn until_no_burst(&self, clock: &Clock) {
-        let _late = clock.timeout(MAKES_WAY, self.until(|| *self.promises.number.lock() < BURST)).await;
+    /// Waits until a burst of promises is over, at most as long as what promises nothing does. `known`: how many bursts the caller knows of.
+    pub(super) async fn until_no_burst(&self, clock: &Clock, known: &mut usize) {
+        let over = async {
+            loop {
+                self.until(|| *self.promises.number.lock() < BURST).await;
+                let bursts = self.promises.bursts.load(Ordering::Relaxed);
+                if std::mem::replace(known, bursts) == bursts {
+                    return;
+                }
+                clock.sleep(OVER).await;
+            }
+        };
+        let _late = clock.timeout(MAKES_WAY, over).await;
     }
 
     async fn until(&self, is_so: impl Fn() -> bool) {
@@ -290,15 +309,24 @@ mod tests {
         let clock = Clock::of_tokio();
         let saves = Saves::new(&Ctx::new(clock.clone()), true).unwrap();
         let mut burst: Vec<Promise> = (0..BURST).map(|_| saves.promises.begin()).collect();
-        let begun = clock.monotonic();
-        saves.until_no_burst(&clock).await;
+        let (begun, mut known) = (clock.monotonic(), 0);
+        saves.until_no_burst(&clock, &mut known).await;
         assert_eq!(clock.monotonic().since(begun), MAKES_WAY);
         let (begun, fewer) = (clock.monotonic(), MAKES_WAY / 5);
         let ends = async {
             clock.sleep(fewer).await;
+            // Those that were told send what they have next.
             burst.pop();
+            clock.sleep(OVER / 2).await;
+            burst.push(saves.promises.begin());
+            clock.sleep(fewer).await;
+            burst.clear();
         };
-        tokio::join!(saves.until_no_burst(&clock), ends);
-        assert_eq!(clock.monotonic().since(begun), fewer);
+        tokio::join!(saves.until_no_burst(&clock, &mut known), ends);
+        assert_eq!(clock.monotonic().since(begun), fewer + OVER / 2 + fewer + OVER);
+        // Since then there was none.
+        let begun = clock.monotonic();
+        saves.until_no_burst(&clock, &mut known).await;
+        assert_eq!(clock.monotonic().since(begun), Duration::ZERO);
     }
 }

@@ -5,7 +5,7 @@
 use super::Shared;
 use super::asks::Carried;
 use super::database::{Database, Durable, Failed, LIMIT, Work, query, stopped};
-use crate::clock::Moment;
+use crate::clock::{Clock, Moment};
 use crate::sabotage::on;
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
@@ -16,11 +16,17 @@ use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
+use tokio::sync::Notify;
 
 /// How many such transactions are under way at a time: while one waits for the disk, the next one is at work, if so many saves
 /// wait. A transaction costs more than a save in it, and daemons that share a server make many.
 const AT_WORK: usize = 2;
 const ENOUGH: usize = 8;
+/// After a transaction of so many saves, those that were told are about to save what they have next: the next one waits for as many, but
+/// no longer than this. Else it would have one or two of them, and the one after that all the others.
+const MANY: usize = 4;
+pub(super) const GATHERS: Duration = Duration::from_millis(1);
 /// The most saves in one transaction, and about how many bytes.
 const MOST: usize = 64;
 const MOST_BYTES: usize = 1024 * 1024;
@@ -96,28 +102,53 @@ impl Waiting {
 
 /// The saves that wait until a transaction takes them.
 #[derive(Debug, Default)]
-pub(super) struct Line(Mutex<InLine>);
+pub(super) struct Line {
+    all: Mutex<InLine>,
+    /// Rings when as many wait as the last transaction had.
+    as_many: Notify,
+}
 
 #[derive(Debug, Default)]
 struct InLine {
     waiting: VecDeque<Waiting>,
     at_work: usize,
+    /// How many the last transaction had.
+    last: usize,
+}
+
+impl InLine {
+    fn has_as_many(&self) -> bool {
+        self.last < MANY || self.waiting.len() >= self.last
+    }
 }
 
 impl Line {
     /// `true`: whoever calls this has to have [`Batches::run`] run.
     #[must_use]
     pub(super) fn join(&self, waiting: Waiting) -> bool {
-        let mut line = self.0.lock();
+        let mut line = self.all.lock();
         line.waiting.push_back(waiting);
+        if line.has_as_many() {
+            self.as_many.notify_one();
+        }
         let goes = line.at_work == 0 || line.at_work < AT_WORK && line.waiting.len() >= ENOUGH;
         line.at_work += usize::from(goes);
         goes
     }
 
+    /// Waits until there are as many as the last transaction had, but not for long.
+    pub(super) async fn gather(&self, clock: &Clock) {
+        let as_many = async {
+            while !self.all.lock().has_as_many() {
+                self.as_many.notified().await;
+            }
+        };
+        let _late = clock.timeout(GATHERS, as_many).await;
+    }
+
     /// Takes what waits, the oldest first; `None`: nothing does, or too little while another transaction is under way.
     pub(super) fn take(&self) -> Option<Vec<Waiting>> {
-        let mut line = self.0.lock();
+        let mut line = self.all.lock();
         if line.at_work > 1 && line.waiting.len() < ENOUGH {
             line.at_work -= 1;
             return None;
@@ -129,6 +160,7 @@ impl Line {
             fits
         };
         let many = line.waiting.iter().take(MOST).take_while(fits).count();
+        line.last = many;
         if many == 0 {
             line.at_work -= 1;
             return None;
@@ -149,7 +181,9 @@ pub(super) struct Batches {
 impl Batches {
     /// Stores what waits, until nothing does.
     async fn run(self) {
-        while let Some(batch) = self.line.take() {
+        loop {
+            self.line.gather(self.database.connections().clock()).await;
+            let Some(batch) = self.line.take() else { return };
             // A panic has been reported, and the place must not be lost.
             let _panicked = AssertUnwindSafe(self.store(batch)).catch_unwind().await;
         }

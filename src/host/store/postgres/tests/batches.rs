@@ -1,15 +1,16 @@
 //! Saves that share a transaction: what becomes of each.
 
 use super::*;
-use crate::clock::Moment;
+use crate::clock::{Clock, Moment};
 use crate::host::audit::Noted;
 use crate::host::store::LeftTo;
 use crate::host::store::postgres::asks::Carried;
-use crate::host::store::postgres::batches::{Batches, NewRow, Over, Verdict, Waiting};
+use crate::host::store::postgres::batches::{Batches, GATHERS, NewRow, Over, Verdict, Waiting};
 use askd_core::{Effect, Time};
 use serde_json::value::RawValue;
 use std::mem;
 use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
 
 /// What stores them, and the database that it does so in.
 struct Bench<'a> {
@@ -237,6 +238,36 @@ fn one_goes_at_once_and_the_next_ones_together() {
     assert_eq!(line.take().unwrap().len(), 1);
     assert!(line.take().is_none());
     assert!(joins());
+}
+
+/// Else one or two would go, and all the others after them: twice as many transactions.
+#[test]
+fn after_many_the_next_ones_gather_but_not_for_long() {
+    let Some(server) = Server::found() else { return };
+    let bench = Bench::of(&server);
+    let (line, row, clock) = (batches::Line::default(), bench.first(1, "g"), Clock::of_tokio());
+    let join = |many: usize| (0..many).filter(|_| line.join(bench.waits(&row, Durable::Yes).0)).count();
+    let paused = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let gathers = async || {
+        let begun = clock.monotonic();
+        line.gather(&clock).await;
+        clock.monotonic().since(begun)
+    };
+    paused.block_on(async {
+        join(1);
+        assert_eq!(gathers().await, Duration::ZERO, "alone it waits for nobody");
+        join(5);
+        assert_eq!(line.take().unwrap().len(), 6);
+        join(1);
+        let others = async { join(5) };
+        assert_eq!(tokio::join!(gathers(), others).0, Duration::ZERO);
+        assert_eq!(line.take().unwrap().len(), 6);
+        join(1);
+        assert_eq!(gathers().await, GATHERS, "there may be no others");
+        assert_eq!(line.take().unwrap().len(), 1);
+        join(1);
+        assert_eq!(gathers().await, Duration::ZERO);
+    });
 }
 
 /// The same by the store's own door, from many threads.

@@ -87,6 +87,21 @@ async fn another_answer_is_given_in_a_modal() {
     }
 }
 
+/// Slack says of a modal which team its sender is of, and of a click which team the app is of.
+#[tokio::test]
+async fn a_guest_who_is_named_answers_in_a_modal_too() {
+    for mode in [Mode::Http, Mode::Socket] {
+        let world = in_slack(mode).group("\"U0BOB\"", "\"U0BOB\", \"U0STRANGER\"").start().await;
+        world.ask("r1", choice("Which?", &["a", "b"]));
+        let card = world.card(CHANNEL).await;
+        opened(&world, &card.ts, STRANGER).await;
+        let sent = world.slack.answer_in_modal(STRANGER, "mine").await.expect("sent");
+        assert!(sent.acknowledged && world.slack.views().is_empty(), "{sent:?}");
+        assert_eq!(sent.payload["team"]["id"], "T0OTHER");
+        assert_eq!(world.response("r1").await["result"]["answered_by"]["id"], STRANGER);
+    }
+}
+
 #[tokio::test]
 async fn a_modal_that_comes_too_late_keeps_what_was_typed_and_changes_nothing() {
     for mode in [Mode::Http, Mode::Socket] {
@@ -319,6 +334,20 @@ async fn ten_questions_at_their_limits_are_asked_and_answered() {
     assert_eq!(response["result"]["answers"].as_object().map(serde_json::Map::len), Some(2), "{response}");
     let closed = world.says(CHANNEL, &card.ts, "Answered:").await;
     assert!(closed.elements().is_empty());
+    world.all_closed(SOON).await;
+}
+
+/// Without the scope for it, nobody can tell which of the texts are there.
+#[tokio::test]
+async fn a_question_of_many_messages_is_shown_though_the_history_cannot_be_read() {
+    let world = in_slack(Mode::Http).sim(|sim| sim.pace = Duration::from_millis(100)).key("0s", "100ms").start().await;
+    world.slack.faults().next("chat.postMessage", FaultKind::Error("internal_error".into()), 1);
+    world.slack.faults().next("conversations.history", FaultKind::Error("missing_scope".into()), 1_000);
+    world.ask("r1", longest());
+    let card = world.card(CHANNEL).await;
+    let fill = [("choice:0", chosen(&["9"]))];
+    world.slack.submit(CHANNEL, &card.ts, &fill, "submit", ALICE).await.expect("sent");
+    assert_eq!(world.response("r1").await["result"]["status"], "answered");
     world.all_closed(SOON).await;
 }
 

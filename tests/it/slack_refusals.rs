@@ -249,6 +249,8 @@ async fn late_clicks_are_told_what_happened_and_copies_are_not() {
     for mode in [Mode::Http, Mode::Socket] {
         let (world, card) = asked(mode).await;
         let (mine, late) = (click(&world, &card.ts, ALICE), click(&world, &card.ts, BOB));
+        let again = click(&world, &card.ts, ALICE);
+        let other = world.slack.payload_of_click(CHANNEL, &card.ts, "other:0", BOB).expect("a payload");
         deliver(&world, mode, &mine).await;
         world.response("r1").await;
         world.says(CHANNEL, &card.ts, "Answered: a").await;
@@ -260,7 +262,16 @@ async fn late_clicks_are_told_what_happened_and_copies_are_not() {
         deliver(&world, mode, &late).await;
         let note = world.told(BOB, "Already answered").await;
         assert!(note.text.contains("Already answered \"a\" by alice in Slack."), "{}", note.text);
+        deliver(&world, mode, &other).await;
+        let notes = || (world.slack.ephemerals(BOB).len() == 2).then(|| world.slack.ephemerals(BOB).remove(1));
+        let note = world.passes(SOON, "who wanted to type to be told", notes).await;
+        assert_eq!(note.text, "Already answered \"a\" by alice in Slack.", "Bob gave no answer");
         assert!(world.slack.ephemerals(ALICE).is_empty(), "a copy is no late answer");
+        deliver(&world, mode, &again).await;
+        // Whatever was to be said to her would have been said before this.
+        world.slack.reply_in_thread(CHANNEL, &card.ts, ALICE, "b").expect("sent");
+        world.told(ALICE, "Already answered").await;
+        assert_eq!(world.slack.ephemerals(ALICE).len(), 1, "the same answer once more was used");
         assert_eq!(world.store(), before);
     }
 }

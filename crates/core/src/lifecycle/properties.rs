@@ -734,6 +734,11 @@ fn a_lost_reply_is_looked_for_twice_before_anything_is_posted_again() {
     assert!(matches!(posted.widgets[0], Widget { attempt: 2, state: WidgetState::Queued { .. }, .. }));
     // A history that cannot be read does not lead to a second card for a minute.
     assert_eq!(step.ask.deadline(), after(70));
+    // Nor later, if it can be read before the second card is posted.
+    let queued = step.ask.clone().step(Event::Tick, after(70)).unwrap().unwrap().ask;
+    assert!(matches!(queued.widgets[0].state, WidgetState::Queued { .. }));
+    let found = queued.step(WidgetEvent::Looked(Found::Widget("m1".to_owned())).on(0), after(71)).unwrap().unwrap().ask;
+    assert!(matches!(found.widgets[0].state, WidgetState::Up { proven: true, .. }), "{:?}", found.widgets[0]);
     let found = again.ask.step(WidgetEvent::Looked(Found::Widget("m1".to_owned())).on(0), after(23));
     let found = found.unwrap().unwrap();
     // Its clock begins now, and the card was made before.

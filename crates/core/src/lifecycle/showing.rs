@@ -94,14 +94,7 @@ impl AskState {
     /// Part of the card is there: all of its messages may take longer than `render_timeout` at the channel's pace.
     pub(super) fn progress(&mut self, route: usize, attempt: u8, now: Time) -> bool {
         let due = now + self.rules.render_timeout;
-        if let Some(widget) = self.widgets.get_mut(route).filter(|widget| widget.attempt == attempt)
-            && let WidgetState::Sent { render_by, .. } = &mut widget.state
-            && *render_by < due
-        {
-            *render_by = due;
-            return true;
-        }
-        false
+        self.widgets.get_mut(route).is_some_and(|widget| widget.attempt == attempt && widget.progress(due))
     }
 
     /// The channel has the message.
@@ -143,6 +136,10 @@ impl AskState {
     pub(super) fn looked(&mut self, route: usize, found: Found, cx: &mut Context) -> bool {
         let waited = self.stage == Stage::Posting;
         let Some(widget) = self.widgets.get_mut(route) else { return false };
+        // It took so long that the card is to be posted again: it need not be.
+        if let (WidgetState::Queued { .. }, Found::Widget(message)) = (&widget.state, &found) {
+            return self.spotted(route, message.clone(), cx);
+        }
         let WidgetState::Unknown { at, looks, interrupted, .. } = widget.state else { return false };
         match found {
             Found::Widget(message) => {

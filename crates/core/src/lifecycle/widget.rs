@@ -214,6 +214,14 @@ impl Widget {
         }
     }
 
+    /// More of it is posted: it may take until then. `false`: it may anyway, or it is not being posted.
+    pub(super) fn progress(&mut self, due: Time) -> bool {
+        let WidgetState::Sent { render_by, .. } = &mut self.state else { return false };
+        let is_later = *render_by < due;
+        *render_by = due.max(*render_by);
+        is_later
+    }
+
     /// Waits in our own queue.
     pub(super) fn queue(&mut self, route: usize, not_before: Time, until: Time, cx: &mut Context) {
         self.state = WidgetState::Queued { not_before, until };

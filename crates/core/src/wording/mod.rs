@@ -137,7 +137,7 @@ pub fn already(outcome: &Outcome, questions: &Questions) -> String {
 }
 
 /// The same for a person who gave no answer.
-fn ended(outcome: &Outcome, questions: &Questions) -> String {
+pub fn ended(outcome: &Outcome, questions: &Questions) -> String {
     match outcome {
         Outcome::Answered { answers, by } => {
             format!("Already answered \"{}\" by {}.", told(answers, questions), who_and_where(by))

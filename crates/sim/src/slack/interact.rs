@@ -144,8 +144,14 @@ impl Shared {
             return Err("the modal of another person".into());
         }
         view["state"] = json!({"values": view_values(&view, values)?});
+        view["app_installed_team_id"] = json!(self.config.team_id);
+        // The team of whoever submits it, which is another one for a guest of a shared channel.
+        let mut team = self.team_json();
+        if let (Some(person), false) = (self.user(user), team.is_null()) {
+            team["id"] = json!(person.team);
+        }
         Ok(json!({
-            "type": "view_submission", "team": self.team_json(), "enterprise": self.enterprise_json(), "user": self.user_json(user),
+            "type": "view_submission", "team": team, "enterprise": self.enterprise_json(), "user": self.user_json(user),
             "api_app_id": self.config.app_id, "token": "sim-verification-token", "trigger_id": self.trigger(&mut state, user),
             "view": view, "response_urls": [], "is_enterprise_install": self.config.enterprise_install.is_some(),
         }))

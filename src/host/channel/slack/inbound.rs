@@ -157,10 +157,9 @@ impl Inbound {
                 return Ok(true);
             }
             Some((_, Some(refusal))) => {
-                // A second copy of a reply that was taken is not late, and of one that was refused people know. Another daemon may
-                // have had the first one.
-                let had_by_another = self.broker.is_shared() && refusal.is_of_what_counts(&actor.person);
-                if !self.was_seen(key) && !had_by_another {
+                // A second copy of a reply that was taken is not late, and of one that was refused people know. Nor is who gives the
+                // answer that counts once more told that it was not used: Slack may have said that the first one did not arrive.
+                if !self.was_seen(key) && !refusal.is_of_what_counts(&actor.person) {
                     self.tell(actor, &wording::refusal(&refusal));
                 }
                 self.remember(key);
@@ -183,7 +182,7 @@ impl Inbound {
             return self.refuse(actor, Some(ask), &Refusal::NotResponder { id: actor.person.id.clone() });
         }
         if let Some(outcome) = ask.outcome().filter(|_| !ask.is_late_open()) {
-            return self.tell(actor, &wording::already(outcome, &ask.content.questions));
+            return self.tell(actor, &wording::ended(outcome, &ask.content.questions));
         }
         let (key, Some(trigger_id)) = (interaction.key(), &interaction.trigger_id) else { return };
         let card = serde_json::to_value(&interaction.container).unwrap_or_default();

@@ -58,6 +58,8 @@ pub(super) struct User {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct View {
+    /// The team of the app. The payload's `team` is that of whoever sent the modal, e.g. of a guest of a shared channel.
+    app_installed_team_id: Option<String>,
     /// The [`Container`] of the card whose button opened it.
     #[serde(deserialize_with = "given")]
     private_metadata: String,
@@ -208,6 +210,10 @@ impl Payload {
         let view = self.view.take().filter(|_| self.kind == "view_submission")?;
         self.container = serde_json::from_str(&view.private_metadata).unwrap_or_default();
         self.state = view.state;
+        // An app of a whole organisation has no team of its own.
+        if let (Some(team), Some(id)) = (&mut self.team, view.app_installed_team_id) {
+            team.id = id;
+        }
         let block_id = self.state.values.keys().find(|block_id| BlockId::parse(block_id).is_some())?.clone();
         let (action_id, block) = ("submit".to_owned(), block_id.clone());
         self.actions = vec![BlockAction { action_id, block_id, ..BlockAction::default() }];

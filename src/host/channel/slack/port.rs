@@ -188,10 +188,18 @@ impl Slack {
         let posted = if is_new {
             PostedMessages::default()
         } else {
-            self.posted_messages(ask, chat).await.map_err(|_| {
-                self.0.pace.give_back(chat);
-                again.clone()
-            })?
+            match self.posted_messages(ask, chat).await {
+                Ok(posted) => posted,
+                // It will not be readable later, either.
+                Err(ref error @ CallError::Refused { ref code, .. }) if is_final(code) => {
+                    tracing::warn!(ask = %ask.id, why = error.explain(), "cannot read the history: texts may appear twice");
+                    PostedMessages::default()
+                }
+                Err(error) => {
+                    self.0.pace.give_back(chat);
+                    return Err(if let CallError::RateLimited(_) = error { not_posted(&error) } else { again });
+                }
+            }
         };
         for (part, text) in texts.iter().enumerate().filter(|(part, _)| !posted.texts.contains(part)) {
             let payload = json!({"ask": ask.id.to_string(), "part": part.to_string()});

@@ -12,6 +12,12 @@ pub enum CopyError {
     /// The other store has questions that the first one does not know.
     #[error("{0} already has {1} questions, which did not come from this copy: move them away first")]
     NotEmpty(&'static str, usize),
+    /// They would be lost.
+    #[error(
+        "{0} has no questions, but tokens of agents, what the WhatsApp channel keeps, browsers that are pushed to, or permissions \
+         to ask again, which did not come from this copy and would be lost: {1}, and run this again"
+    )]
+    Remembers(&'static str, &'static str),
     /// They would be overwritten, and may be all that is left.
     #[error(
         "{to} still has records, and nothing shows that {from} has them too: it may be new, or another one. If those in {to} \

@@ -61,11 +61,16 @@ fn check_replaceable(from: &Opened, to: &Opened) -> Result<(), CopyError> {
     if known.is_some() && known == there || is_empty(to)? {
         return Ok(());
     }
-    let (free, away) = match to.store.shared() {
-        Some(_) => ("run `delete from askd.documents where name = 'copy'` there", "move the database away"),
-        None => ("remove state/copy", OUT),
+    let free = match to.store.shared() {
+        Some(_) => "run `delete from askd.documents where name = 'copy'` there",
+        None => "remove state/copy",
     };
-    Err(CopyError::Kept { to: to.store.place(), from: from.store.place(), free, away })
+    Err(CopyError::Kept { to: to.store.place(), from: from.store.place(), free, away: away(to) })
+}
+
+/// How to make place in a store.
+fn away(to: &Opened) -> &'static str {
+    if to.store.shared().is_some() { "move the database away" } else { OUT }
 }
 
 /// Notes in both that they are of one copy.
@@ -164,6 +169,9 @@ pub fn copy(from: &Opened, to: &Opened, host: &str) -> Result<Copied, CopyError>
             if there > 0 {
                 return Err(CopyError::NotEmpty(to.store.place(), there));
             }
+            if !is_empty(to)? || !to.store.allowed()?.is_empty() {
+                return Err(CopyError::Remembers(to.store.place(), away(to)));
+            }
             false
         }
         (Some(Mark::Moved), None | Some(Mark::Moved)) | (Some(Mark::Coming), _) | (_, Some(Mark::Moving)) => {
@@ -209,6 +217,10 @@ fn names_there(from: &Opened, to: &Opened, host: &str) -> Result<Called, CopyErr
     })?;
     let mut groups = groups.into_inner();
     for (group, _) in from.store.allowed()? {
+        groups.entry(group).or_default();
+    }
+    // A token has the name of its group, of which there may be no question.
+    for group in shared.pinned_groups().into_iter().filter(|group| group.folder() != group.as_str()) {
         groups.entry(group).or_default();
     }
     for (group, _) in groups.iter().filter(|(_, goes_on)| **goes_on) {
@@ -492,6 +504,21 @@ mod tests {
         push(r#"[{"since":1}]"#);
         let told = copy(&from, &to, "here").unwrap_err().to_string();
         assert!(told.contains("move pending_questions, settled, groups, journal, channels"), "{told}");
+    }
+
+    /// Agents, people and browsers would not be known any more.
+    #[test]
+    fn a_target_that_remembers_something_of_its_own_is_not_emptied() {
+        let temp = tempfile::tempdir().unwrap();
+        let [from, to] = ["a", "b"].map(|name| files(&temp.path().join(name).join("state")));
+        save(&from, &Arc::new(ask(1, "g")));
+        to.documents.store("agent_tokens.json", b"{}").unwrap();
+        let told = copy(&from, &to, "here").unwrap_err().to_string();
+        assert!(told.contains("tokens of agents") && told.contains("move pending_questions"), "{told}");
+        assert!(to.documents.read("agent_tokens.json").unwrap().is_some());
+        assert!(from.check().is_ok() && to.check().is_ok(), "nothing was marked");
+        to.documents.remove("agent_tokens.json").unwrap();
+        assert_eq!(copy(&from, &to, "here").unwrap().open, 1);
     }
 
     /// What has only the target's last mark left, as an earlier version set them, would be served twice.

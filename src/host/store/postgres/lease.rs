@@ -70,13 +70,16 @@ impl Lease {
             Durable::Yes,
             "",
             Arc::new(move |connection| {
-                let (holder, Node { node, host, home, .. }) = (holder.clone(), own.clone());
+                let (holder, Node { run, node, host, home, .. }) = (holder.clone(), own.clone());
                 Box::pin(async move {
                     // Trying to take it would hold up the holder's writes.
                     let held = "select node from askd.groups where name = $1
-                                    and (until >= now() or not $5 and until > '-infinity')
+                                    and (until >= now() or until > '-infinity' and (not $5 or $6 and not exists (
+                                        select from askd.runs where run = $7::uuid and until > now())))
                                     and not (home = $2::uuid and node in ($3, $4))";
                     let held = query(held).bind(ALL).bind(&home).bind(&host).bind(ALONE).bind(lapses);
+                    // If this run's own lease is over as well, the server's clock was set.
+                    let held = held.bind(patient).bind(&run);
                     let held = held.fetch_optional(&mut *connection).await?;
                     if let Some(held) = held {
                         return Ok(Err(Leading { node: held.try_get(0)? }));

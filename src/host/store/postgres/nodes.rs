@@ -85,8 +85,7 @@ impl Node {
                     Box::pin(async move {
                         query("select pg_advisory_xact_lock($1)").bind(JOINING).execute(&mut *connection).await?;
                         shorten(&mut *connection).await?;
-                        let over = "delete from askd.nodes where home = $1::uuid and node in ($2, $3)
-                                        or heard < now() - interval '1 hour'";
+                        let over = "delete from askd.nodes where home = $1::uuid and node in ($2, $3)";
                         query(over).bind(&home).bind(&host).bind(ALONE).execute(&mut *connection).await?;
                         let live = "select node from askd.nodes where heard > now() - make_interval(secs => $1)";
                         let live = scalar::<String>(live).bind(LEASE.as_secs_f64()).fetch_all(&mut *connection).await?;
@@ -135,7 +134,9 @@ impl Node {
                 () = clock.sleep(RENEWED_AFTER) => {}
                 () = left.cancelled() => return,
             }
-            let (run, node, tidies) = (self.run.clone(), self.node.clone(), times % TIDIED_AFTER == 0);
+            // After the database was away, the others have the time to say that they are there.
+            let tidies = times % TIDIED_AFTER == 0 && self.holding.is_in_touch();
+            let (run, node) = (self.run.clone(), self.node.clone());
             let heard = database.transact(
                 Durable::No,
                 "",
@@ -155,6 +156,11 @@ impl Node {
                                             when request_id is null then interval '30 days' else interval '1 day' end";
                             query(over).execute(&mut *connection).await?;
                             let over = "delete from askd.ended where at < now() - interval '30 days'";
+                            query(over).execute(&mut *connection).await?;
+                            // In touch with the database, they would say something every few seconds.
+                            let over = "delete from askd.runs where until < now() - interval '1 hour'";
+                            query(over).execute(&mut *connection).await?;
+                            let over = "delete from askd.nodes where heard < now() - interval '1 hour'";
                             query(over).execute(&mut *connection).await?;
                             // Each pod has a name of its own, and most serve no folder.
                             let past = "delete from askd.hosts as hosts where heard < now() - interval '7 days'

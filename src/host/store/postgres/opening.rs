@@ -156,8 +156,9 @@ impl Waiting {
 
     /// Waits until the database can be reached, and finds out whether this daemon leads.
     pub async fn turn(mut self) -> Result<Turn, StoreError> {
+        let mut patient = false;
         loop {
-            match self.try_turn(false).await {
+            match self.try_turn(patient).await {
                 Ok(()) => return self.open().await.map(Turn::Leads),
                 Err(Later::Refused(refused)) => return Err(refused),
                 Err(Later::Leads(node)) => {
@@ -165,6 +166,8 @@ impl Waiting {
                     return Ok(Turn::Joins(self.open().await?, self));
                 }
                 Err(Later::Away(cause)) => {
+                    // Whoever leads was cut off, too.
+                    patient = true;
                     if self.waits("the database cannot be reached") {
                         tracing::warn!(cause, "cannot reach the database; trying again every second");
                     }

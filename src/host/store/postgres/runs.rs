@@ -43,8 +43,8 @@ impl Holding {
         (host, home): (&str, &str),
         alone: &str,
     ) -> Result<(), sqlx::Error> {
-        let over = "delete from askd.runs where home = $1::uuid and node in ($2, $3) or node = $4
-                        or until < now() - interval '1 hour'";
+        // Who is alone goes on without whoever was silent for so long that its lease is over: that one saves nothing more.
+        let over = "delete from askd.runs where home = $1::uuid and node in ($2, $3) or node = $4 or $4 = $3";
         query(over).bind(home).bind(host).bind(alone).bind(node).execute(&mut *connection).await?;
         let begin = "insert into askd.runs (run, node, home, until)
                      values ($1::uuid, $2, $3::uuid, now() + make_interval(secs => $4))";

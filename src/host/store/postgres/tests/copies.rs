@@ -61,6 +61,22 @@ fn records_that_come_back_to_the_database_find_it_empty() {
     assert!(shared.look().unwrap().gone.is_empty());
 }
 
+/// A daemon that was silent for so long that a copy could begin must not go on beside it.
+#[test]
+fn whoever_was_silent_when_a_copy_began_saves_nothing_more() {
+    let Some(server) = Server::found() else { return };
+    let leader = server.opened("leader");
+    let turn = server.runtime.block_on(server.waiting("other", false).unwrap().turn()).unwrap();
+    let Turn::Joins(other, _waiting) = turn else { panic!("{turn:?}") };
+    leader.store.close().unwrap();
+    drop(leader);
+    server.sql("update askd.nodes set heard = now() - interval '1 minute'");
+    let (_tables, _files) = to_files(&server);
+    let saved = other.store.shared().unwrap().save(&Arc::new(ask(2, "g")), &Basis::New(0), Along::default(), Save::Now);
+    assert!(saved.is_err());
+    assert!(other.store.overtaken().is_cancelled());
+}
+
 /// Each engine lists groups in an order of its own.
 #[test]
 fn what_may_be_asked_again_in_several_groups_moves_both_ways() {
@@ -168,4 +184,17 @@ fn the_group_of_this_hosts_own_folder_is_called_like_the_folder_in_files() {
     let kept = files.documents.read("agent_tokens.json").unwrap().unwrap();
     let read = |text: &[u8]| serde_json::from_slice::<serde_json::Value>(text).unwrap();
     assert_eq!(read(&kept), read(token("default").as_bytes()));
+}
+
+/// Its outcomes may all be forgotten.
+#[test]
+fn a_token_of_this_hosts_own_folder_is_of_the_group_of_that_name_though_no_question_is_left() {
+    let Some(server) = Server::found() else { return };
+    let (tables, files) = to_files(&server);
+    tables.store.shared().unwrap().pin(&"default@here".parse().unwrap(), "here").unwrap();
+    let token = |group: &str| format!(r#"{{"v":1,"tokens":[{{"id":"i","group":"{group}","hash":"h","made":7}}]}}"#);
+    tables.documents.store("agent_tokens.json", token("default@here").as_bytes()).unwrap();
+    copy(&tables, &files, "here").unwrap();
+    let kept = files.documents.read("agent_tokens.json").unwrap().unwrap();
+    assert!(String::from_utf8(kept).unwrap().contains(r#""group":"default""#));
 }

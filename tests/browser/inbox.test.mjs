@@ -376,6 +376,8 @@ describe('showing', () => {
     assert.equal(turned, 0, 'right-to-left marks end with their box');
     assert.equal(await one.locator('.strip .said').count(), 0, 'no word of the agent in the line that says who asks');
     await accessible('hostile words');
+    // The picture of the whole page has moved what is on it, and what has just moved takes no click.
+    await page.waitForTimeout(500);
     await one.locator('.choice').first().click();
     await visible(done(page, ask));
     await done(page, ask).getByText('Details').click();

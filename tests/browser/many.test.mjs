@@ -335,6 +335,19 @@ describe('what an agent wrote and a person types', () => {
     assert.equal(await card(page, asks.at(-1)).getByLabel('What you had entered here:').inputValue(), 'Half a thought');
     await button(card(page, asks.at(-1)), 'Close').click();
     await gone(card(page, asks.at(-1)));
+    // So does what was typed in one whose card is not open when the answer comes.
+    await folded(asks[2]).click();
+    await card(page, asks[2]).getByRole('textbox').fill('Half another');
+    await folded(asks[1]).click();
+    await page.reload();
+    await visible(folded(asks[2]));
+    await daemon.answerElsewhere(asks[2], { 'Which framework for part 2?': 'React' });
+    await until('the line to say that it is over', async () => !/left/.test(await folded(asks[2]).innerText()));
+    await folded(asks[2]).click();
+    await visible(card(page, asks[2]).getByText('Answered by the operator in a terminal: React'));
+    assert.equal(await card(page, asks[2]).getByLabel('What you had entered here:').inputValue(), 'Half another');
+    await button(card(page, asks[2]), 'Close').click();
+    await gone(card(page, asks[2]));
     assert.equal(await page.evaluate(() => Object.keys(localStorage).filter((key) => key.startsWith('askd.draft.')).length), 0);
   });
 });

@@ -122,6 +122,24 @@ describe('who reads the inbox', () => {
     assert.equal(await page.evaluate(() => Object.values(localStorage).filter((value) => value.includes('Carol')).length), 0);
   });
 
+  test('what somebody typed is there for nobody else, and the page says who is signed in now', async () => {
+    const ask = await daemon.asked({ questions: [{ question: 'Why now?' }] });
+    await open({ url: `${daemon.url}/#token=${BOB}` });
+    await card(page, ask).getByRole('textbox').fill('Bob thinks so');
+    await page.reload();
+    await visible(card(page, ask));
+    assert.equal(await card(page, ask).getByRole('textbox').inputValue(), 'Bob thinks so');
+    await page.goto('about:blank');
+    await page.goto(asAnn().url);
+    await visible(card(page, ask));
+    assert.equal(await card(page, ask).getByRole('textbox').inputValue(), '');
+    await page.getByText('Settings', { exact: true }).click();
+    await visible(page.getByText('Signed in as ann.'));
+    // The same page goes on for another person.
+    await page.evaluate((token) => { location.hash = `token=${token}`; }, BOB);
+    await visible(page.getByText('Signed in as bob.'));
+  });
+
   test('a token that was replaced costs no tab what was typed', async () => {
     const asks = [];
     for (const question of ['Why this?', 'Why that?']) asks.push(await daemon.asked({ questions: [{ question }] }));

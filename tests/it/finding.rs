@@ -4,6 +4,7 @@ use crate::harness::{SOON, World, within};
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// What is allowed where no event ever comes: 5 s until the next look, and time for a busy machine, but
@@ -20,6 +21,28 @@ fn a_folder_made_and_filled_in_the_same_instant_is_served() {
     let begun = Instant::now();
     within(WITHOUT_EVENTS, "all twenty", || (world.open().len() == 20).then_some(()));
     println!("twenty new folders after {:?}", begun.elapsed());
+}
+
+/// As at the limit of open files.
+#[test]
+fn a_look_that_fails_for_a_moment_costs_no_group_its_place() {
+    let world = World::process();
+    let agent = world.group("not-in-the-settings");
+    agent.ask_framework("r1");
+    world.open_of("r1");
+    // What is in the folder of all groups is known by then, and nothing is new there.
+    std::thread::sleep(Duration::from_secs(11));
+    let limit = |soft: u32| {
+        let limit = format!("--nofile={soft}:");
+        let set = Command::new("prlimit").args(["--pid", &world.pid().to_string(), &limit]).status().unwrap();
+        assert!(set.success());
+    };
+    limit(10);
+    let failed = || world.log().contains("cannot list the groups' folders").then_some(());
+    within(SOON, "a look to fail", failed);
+    limit(1_024);
+    agent.ask_framework("r2");
+    within(WITHOUT_EVENTS, "the next one", || world.open().into_iter().find(|ask| ask["request_id"] == "r2"));
 }
 
 #[test]

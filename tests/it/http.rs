@@ -259,6 +259,7 @@ fn events_carry_the_whole_ask_and_begin_with_resync() {
     );
     stream.write_all(request.as_bytes()).unwrap();
     let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line == "x-accel-buffering: no"), "nginx would hold the first event back");
     assert_eq!(lines.find(|line| line.starts_with("event:")).unwrap(), "event: resync");
     agent.ask_framework("r1");
     let mut next = |state: &str| {

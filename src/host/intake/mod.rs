@@ -203,6 +203,15 @@ impl Intake {
 
     fn make_root(&mut self, error: &io::Error) {
         let folder = self.shared.folders.root();
+        // Whatever is new there is still to be found.
+        self.root = Glance::default();
+        if error.kind() != io::ErrorKind::NotFound {
+            let what = "cannot list the groups' folders; trying again every few seconds";
+            if self.shared.warnings.is_first(None, what) {
+                tracing::error!(folder = %folder.display(), %error, "{what}");
+            }
+            return;
+        }
         tracing::error!(folder = %folder.display(), %error, "cannot list the groups' folders; creating the folder again");
         match std::fs::create_dir_all(folder) {
             Ok(()) => {

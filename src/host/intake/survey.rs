@@ -105,10 +105,14 @@ impl GroupScanner {
         if survey.unreadable != before {
             self.note(&survey);
         }
+        let now = self.ctx.clock().monotonic();
+        let failed = looked.as_ref().is_err_and(|error| !is_said_elsewhere(error));
+        if !wanted.folder && (failed || survey.unread) {
+            // Nobody names the file once more.
+            self.glance.lock().again = Some(now);
+        }
         if wanted.folder {
-            let now = self.ctx.clock().monotonic();
-            let failed = |error: &io::Error| !is_said_elsewhere(error);
-            let soon = survey.is_unsettled() || looked.as_ref().is_err_and(failed);
+            let soon = survey.is_unsettled() || failed;
             let later = survey.trouble.as_mut().map(|trouble| now + trouble.again.pause());
             let mut glance = self.glance.lock();
             glance.again = if soon { Some(now) } else { later };

@@ -19,7 +19,7 @@ use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, delete, get, post};
 use axum::{Json, Router};
-use futures_util::{Stream, StreamExt as _, stream};
+use futures_util::{StreamExt as _, stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::convert::Infallible;
@@ -309,7 +309,7 @@ async fn events(
     Extension(caller): Extension<Caller>,
     from: Option<Extension<Peer>>,
     headers: HeaderMap,
-) -> Result<Sse<impl Stream<Item = Result<SseEvent, Infallible>>>, Problem> {
+) -> Result<impl IntoResponse, Problem> {
     let Ok(place) = Arc::clone(&inbox.streams).try_acquire_owned() else {
         let detail = "Too many pages and readers follow what happens. Close some of them; this one tries again.";
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "Too many readers", detail));
@@ -331,7 +331,7 @@ async fn events(
                 },
                 Err(BroadcastStreamRecvError::Lagged(_)) => resync(),
             };
-            Some(Ok(event))
+            Some(Ok::<_, Infallible>(event))
         }
     });
     let first = stream::once(std::future::ready(Ok(SseEvent::default().event("resync").data("{}"))));
@@ -345,5 +345,6 @@ async fn events(
             () = whole.ctx.stopping() => {}
         }
     });
-    Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
+    // nginx would hold back what is small, the first event among it.
+    Ok(([("x-accel-buffering", "no")], Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))))
 }

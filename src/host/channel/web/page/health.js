@@ -72,12 +72,16 @@ export function setUpHealth() {
     clearTimeout(timer);
     if (allowed && document.visibilityState === 'visible') {
       try {
-        show(await status());
+        const report = await status();
+        // Whoever looks at the page now may not be the one who asked.
+        if (!allowed) return;
+        show(report);
       } catch (failure) {
         // What was said last may still be true; the page says by itself that askd is away.
         if (failure.status === 401 || failure.status === 403) return;
       }
     }
+    clearTimeout(timer);
     timer = setTimeout(look, EVERY_MS);
   }
   document.addEventListener('visibilitychange', look);

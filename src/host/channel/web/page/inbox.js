@@ -5,7 +5,7 @@ import { findToken, forgetToken, listAsks, onForgottenElsewhere, onSignedInElsew
 import { blockedItem, isBlocked } from './blocked.js';
 import { openCard } from './card.js';
 import { byId, el } from './dom.js';
-import { draftOf, forgetDrafts } from './drafts.js';
+import { draftOf, draftsOwner, forgetDrafts } from './drafts.js';
 import { setUpHealth } from './health.js';
 import { setUpHistory } from './history.js';
 import { setUpKeys } from './keys.js';
@@ -181,7 +181,11 @@ function take(ask) {
     list.take(ask);
     return false;
   }
-  if (!card && list.has(ask.id) && !draftOf(ask.id)) removeCard(ask.id);
+  if (!card && list.has(ask.id)) {
+    // Its card says so once it is opened, with what was typed.
+    if (draftOf(ask.id) && !isBlocked(ask) && !isLate(ask)) list.end(ask);
+    else removeCard(ask.id);
+  }
   if (!card) {
     if (newNote) announce(`${ask.group}, ${ask.short_id}: ${note}`);
     return false;
@@ -459,14 +463,17 @@ function openInbox() {
   byId('sign-in').hidden = true;
   byId('settings').hidden = false;
   showPlace();
-  whoAmI().then(({ name, groups, push_key: key }) => {
-    allowPush(key);
-    // How the whole daemon is concerns those who see all groups.
-    if (groups === null) health.start();
-    byId('who').textContent = `Signed in as ${name === 'operator' ? 'the operator' : name}.`;
-  }, () => {});
+  whoAmI().then(greet, () => {});
   byId('token').value = '';
   byId('sign-in-problem').textContent = '';
+}
+
+function greet({ name, groups, push_key: key }) {
+  allowPush(key);
+  // How the whole daemon is concerns those who see all groups.
+  if (groups === null) health.start();
+  else health.forget();
+  byId('who').textContent = `Signed in as ${name === 'operator' ? 'the operator' : name}.`;
 }
 
 // The next look at who signs in.
@@ -522,12 +529,17 @@ function connect() {
   start(ownName());
 }
 
-// What stands behind the form is only for whom it was shown to: `before`.
+// What stands behind the form is only for whom it was shown to, `before`; and what was typed, for whoever did so.
 async function start(before) {
   clearTimeout(starting);
-  if (before !== null || asks.size > 0) {
+  const whose = before ?? draftsOwner();
+  if (whose !== null || asks.size > 0) {
     try {
-      if ((await whoAmI()).name !== before) forgetAsks();
+      const who = await whoAmI();
+      if (who.name !== whose) {
+        forgetAsks();
+        greet(who);
+      }
     } catch (problem) {
       if (problem.status !== 401) {
         line(reasonOf(problem) ?? `${problem.message} Trying again…`, 'lost');

@@ -63,7 +63,6 @@ impl Promises {
         if *number == BURST {
             self.bursts.fetch_add(1, Ordering::Relaxed);
         }
-        drop(number);
         Promise(Arc::clone(self))
     }
 

@@ -107,16 +107,15 @@ impl GroupScanner {
         }
         let now = self.ctx.clock().monotonic();
         let failed = looked.as_ref().is_err_and(|error| !is_said_elsewhere(error));
-        if !wanted.folder && (failed || survey.unread) {
-            // Nobody names the file once more.
-            self.glance.lock().again = Some(now);
-        }
         if wanted.folder {
             let soon = survey.is_unsettled() || failed;
             let later = survey.trouble.as_mut().map(|trouble| now + trouble.again.pause());
             let mut glance = self.glance.lock();
             glance.again = if soon { Some(now) } else { later };
             glance.in_trouble = survey.trouble.is_some();
+        } else if failed || survey.unread {
+            // Nobody names the file once more.
+            self.glance.lock().again = Some(now);
         }
         looked
     }

@@ -63,7 +63,7 @@ impl Lease {
         node: &Node,
         patient: bool,
     ) -> Result<Result<Self, Leading>, Failed> {
-        let lapses = !patient || node.holding.is_in_touch();
+        let in_touch = node.holding.is_in_touch();
         let (run, sent) = (random::unique(), database.clock().monotonic());
         let (holder, own) = (run.clone(), node.clone());
         let taken = database.transact(
@@ -74,13 +74,12 @@ impl Lease {
                 Box::pin(async move {
                     // Trying to take it would hold up the holder's writes.
                     let held = "select node from askd.groups where name = $1
-                                    and (until >= now() or until > '-infinity' and (not $5 or $6 and not exists (
+                                    and (until >= now() or until > '-infinity' and $5 and not ($6 and exists (
                                         select from askd.runs where run = $7::uuid and until > now())))
                                     and not (home = $2::uuid and node in ($3, $4))";
-                    let held = query(held).bind(ALL).bind(&home).bind(&host).bind(ALONE).bind(lapses);
                     // If this run's own lease is over as well, the server's clock was set.
-                    let held = held.bind(patient).bind(&run);
-                    let held = held.fetch_optional(&mut *connection).await?;
+                    let held = query(held).bind(ALL).bind(&home).bind(&host).bind(ALONE).bind(patient).bind(in_touch);
+                    let held = held.bind(&run).fetch_optional(&mut *connection).await?;
                     if let Some(held) = held {
                         return Ok(Err(Leading { node: held.try_get(0)? }));
                     }

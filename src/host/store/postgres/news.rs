@@ -157,12 +157,12 @@ impl InPostgres {
         let mut version = Version { revision: row.revision, operation: row.operation, vouched: !stored.after_loss };
         let mut unflushed = self.unflushed.lock();
         match unflushed.get(&id).cloned() {
+            // It is being written: the row is as it was before.
+            Some(save) if save.is_under_way() => {}
             // The server has lost what this daemon has stored since, and gets it again.
-            Some(lost) if (lost.ended || lost.lost) && lost.steps.lack(version.operation) => {
+            Some(lost) if lost.steps.lack(version.operation) => {
                 (stored.ask, stored.after_loss, version) = (Ask::clone(&lost.ask), false, lost.version);
             }
-            // One that is under way is not lost: the row is as it was before.
-            Some(flying) if !flying.ended && !flying.lost => {}
             Some(old) if old.version != version => drop(unflushed.remove(&id)),
             Some(_) | None => {}
         }

@@ -38,6 +38,11 @@ pub(super) struct Unflushed {
 }
 
 impl Unflushed {
+    /// Nothing is known yet of what became of it.
+    pub(super) fn is_under_way(&self) -> bool {
+        !self.ended && !self.lost
+    }
+
     /// A save that is about to be written. `before`: what was not flushed of the same ask.
     fn begun(attempt: &Attempt, along: &Carried, before: Option<&Self>) -> Self {
         let steps = match (before, &attempt.write) {

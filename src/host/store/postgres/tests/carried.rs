@@ -13,13 +13,6 @@ fn scanned(opened: &Opened) -> (Vec<u128>, (usize, usize)) {
     (found.into_inner(), loading.so_far())
 }
 
-fn joined(server: &Server, host: &str) -> Opened {
-    match server.runtime.block_on(server.waiting(host, false).unwrap().turn()).unwrap() {
-        Turn::Joins(opened, _) => opened,
-        Turn::Leads(_) => panic!("two daemons lead"),
-    }
-}
-
 #[test]
 fn it_reads_what_is_under_way_and_of_what_is_settled_only_what_has_changed_since() {
     let Some(server) = Server::found() else { return };
@@ -38,7 +31,7 @@ fn it_reads_what_is_under_way_and_of_what_is_settled_only_what_has_changed_since
     server.sql(&format!("update askd.settled set changed = '9000000000' where id = '{}'", uuid(asks[3].id)));
     one.store.save(&asks[1], Save::Now).unwrap();
     one.store.forget(&asks[2].group, asks[2].id).unwrap();
-    let follows = joined(&server, "other");
+    let follows = server.joins("other").0;
     assert!(follows.store.shared().unwrap().go_on_from(&reached));
     assert_eq!(scanned(&follows), (vec![6, 2, 1], (3, 3)));
     let news = follows.store.shared().unwrap().look().unwrap();
@@ -49,7 +42,7 @@ fn it_reads_what_is_under_way_and_of_what_is_settled_only_what_has_changed_since
     assert_eq!(news.given, [("g".parse().unwrap(), 1)], "it has to know all of these");
     drop(follows);
     // Without a look before it, a run reads everything.
-    assert_eq!(scanned(&joined(&server, "other")).1, (5, 5));
+    assert_eq!(scanned(&server.joins("other").0).1, (5, 5));
 }
 
 /// It may have lost what was seen.
@@ -64,7 +57,7 @@ fn after_a_crash_of_the_server_it_reads_everything() {
     drop(other);
     server.crash();
     one.store.flush().unwrap();
-    let follows = joined(&server, "other");
+    let follows = server.joins("other").0;
     assert!(!follows.store.shared().unwrap().go_on_from(&reached));
     assert_eq!(scanned(&follows), (vec![1], (1, 1)));
     let era = server.sql("select mark::text from askd.era").concat();

@@ -66,8 +66,7 @@ fn records_that_come_back_to_the_database_find_it_empty() {
 fn whoever_was_silent_when_a_copy_began_saves_nothing_more() {
     let Some(server) = Server::found() else { return };
     let leader = server.opened("leader");
-    let turn = server.runtime.block_on(server.waiting("other", false).unwrap().turn()).unwrap();
-    let Turn::Joins(other, _waiting) = turn else { panic!("{turn:?}") };
+    let (other, _waiting) = server.joins("other");
     leader.store.close().unwrap();
     drop(leader);
     server.sql("update askd.nodes set heard = now() - interval '1 minute'");
@@ -141,6 +140,11 @@ fn records_go_to_files_once_nothing_is_under_way_in_the_folders_of_other_hosts()
     assert_eq!((copied.open, copied.settled), (2, 1));
 }
 
+/// The tokens of agents, of which this group has one.
+fn token(group: &str) -> String {
+    format!(r#"{{"v":1,"tokens":[{{"id":"i","group":"{group}","hash":"h","made":7}}]}}"#)
+}
+
 /// In files no name says which host serves a folder, and its agent asks as the group of that name.
 #[test]
 fn the_group_of_this_hosts_own_folder_is_called_like_the_folder_in_files() {
@@ -162,7 +166,6 @@ fn the_group_of_this_hosts_own_folder_is_called_like_the_folder_in_files() {
     let allowed =
         Allowed { question: Digest::from_bytes([1; 32]), at: Time::from_millis(7), by: Person::operator(Via::Cli) };
     tables.store.allow(&open.group, &[allowed], Time::from_millis(0)).unwrap();
-    let token = |group: &str| format!(r#"{{"v":1,"tokens":[{{"id":"i","group":"{group}","hash":"h","made":7}}]}}"#);
     tables.documents.store("agent_tokens.json", token("default@here").as_bytes()).unwrap();
     // Questions of two groups would come into one.
     let in_the_way = in_group(4, "default");
@@ -192,7 +195,6 @@ fn a_token_of_this_hosts_own_folder_is_of_the_group_of_that_name_though_no_quest
     let Some(server) = Server::found() else { return };
     let (tables, files) = to_files(&server);
     tables.store.shared().unwrap().pin(&"default@here".parse().unwrap(), "here").unwrap();
-    let token = |group: &str| format!(r#"{{"v":1,"tokens":[{{"id":"i","group":"{group}","hash":"h","made":7}}]}}"#);
     tables.documents.store("agent_tokens.json", token("default@here").as_bytes()).unwrap();
     copy(&tables, &files, "here").unwrap();
     let kept = files.documents.read("agent_tokens.json").unwrap().unwrap();

@@ -73,9 +73,7 @@ async fn query_one(connection: &mut PgConnection) -> Result<i32, sqlx::Error> {
 /// Two daemons, and what each has of the port.
 pub(super) fn two(server: &Server) -> [Opened; 2] {
     let one = server.opened("one");
-    let other = server.runtime.block_on(server.waiting("other", false).unwrap().turn()).unwrap();
-    let Turn::Joins(other, _) = other else { panic!("two daemons lead") };
-    [one, other]
+    [one, server.joins("other").0]
 }
 
 /// What it has read counts as known, so the next look would not tell it.
@@ -274,8 +272,7 @@ fn a_look_reads_how_many_asks_a_group_was_given_if_that_has_changed() {
         of_one.save(&ask, &Basis::New(given), Along::default(), Save::Now).unwrap();
     };
     saves(1, &g, 0);
-    let other = server.runtime.block_on(server.waiting("other", false).unwrap().turn()).unwrap();
-    let Turn::Joins(other, _) = other else { panic!("two daemons lead") };
+    let (other, _waiting) = server.joins("other");
     let of_other = other.store.shared().unwrap();
     let given = || of_other.look().unwrap().given;
     assert_eq!(given(), [(g.clone(), 1)], "the first look reads those from before it, too");
@@ -291,11 +288,7 @@ fn a_look_reads_how_many_asks_a_group_was_given_if_that_has_changed() {
 fn so_many_daemons_have_a_seat_and_the_next_one_takes_over() {
     let Some(server) = Server::found() else { return };
     let one = server.opened("one");
-    let beside = |host| match server.runtime.block_on(server.waiting(host, false).unwrap().turn()).unwrap() {
-        Turn::Joins(opened, _) => opened,
-        Turn::Leads(_) => panic!("two daemons lead"),
-    };
-    let [other, third] = ["other", "third"].map(beside);
+    let [other, third] = ["other", "third"].map(|host| server.joins(host).0);
     let seats = |opened: &Opened| opened.documents.rates().unwrap().seat("socket", 2).unwrap();
     for _ in 0..2 {
         assert_eq!([&one, &other, &third].map(seats), [true, true, false]);
@@ -365,12 +358,11 @@ fn a_host_with_a_copy_of_anothers_state_folder_takes_nothing_over() {
     let other = server.state("other");
     std::fs::create_dir_all(&other).unwrap();
     std::fs::copy(server.state("one").join("home"), other.join("home")).unwrap();
-    let turn = server.runtime.block_on(server.waiting("other", false).unwrap().turn()).unwrap();
-    assert!(matches!(turn, Turn::Joins(..)), "it took the lead");
+    let beside = server.joins("other");
     one.store.save(&Arc::new(ask(1, "g")), Save::Now).unwrap();
     assert!(one.store.is_ours() && !one.store.overtaken().is_cancelled());
     assert_eq!(server.sql("select node from askd.nodes order by 1"), ["one", "other"]);
-    drop(turn);
+    drop(beside);
     let alone = || {
         let beside = Waiting::beside(&server.url, "other", &other, false, "test-postgres").unwrap();
         server.runtime.block_on(beside.alone())

@@ -60,6 +60,14 @@ impl Server {
         self.runtime.block_on(self.waiting(host, false).unwrap().now()).unwrap()
     }
 
+    /// A daemon beside the one that leads, and what waits for the lead.
+    fn joins(&self, host: &str) -> (Opened, Waiting) {
+        match self.runtime.block_on(self.waiting(host, false).unwrap().turn()) {
+            Ok(Turn::Joins(opened, waiting)) => (opened, waiting),
+            turn => panic!("two daemons lead: {turn:?}"),
+        }
+    }
+
     /// As if the server had crashed and recovered.
     fn crash(&self) {
         self.sql("delete from askd.era");
@@ -182,8 +190,7 @@ fn what_a_crash_of_the_server_may_have_lost_is_stored_again_or_looked_at_again()
 fn after_a_crash_of_the_server_the_answer_of_another_daemon_stays() {
     let Some(server) = Server::found() else { return };
     let one = server.opened("one");
-    let other = server.runtime.block_on(server.waiting("other", false).unwrap().turn()).unwrap();
-    let Turn::Joins(other, _) = other else { panic!("two daemons lead") };
+    let (other, _waiting) = server.joins("other");
     let [of_one, of_other] = [&one, &other].map(|opened| opened.store.shared().unwrap());
     assert!(of_one.leads() && !of_other.leads());
     let asked = Arc::new(conformance::ask_in_slack(1, "g"));

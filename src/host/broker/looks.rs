@@ -6,7 +6,7 @@
 
 use super::Broker;
 use super::lying::{Lying, LyingOutcome, Outcomes};
-use super::saves::{BURST, Rank};
+use super::saves::Rank;
 use crate::host::delivery::{Lies, Look};
 use crate::host::keyed_lock::KeyGuard;
 use crate::host::session::Liveness;
@@ -55,7 +55,7 @@ impl Broker {
 
     /// Lets a burst of promises go first, a second at most: a look at very many folders takes the processors from it. Blocks.
     pub(in crate::host) fn make_way(&self) {
-        let _late = self.0.saves.promises.make_way(BURST);
+        let _late = self.0.saves.promises.make_way_for_burst();
     }
 
     /// Notes that all groups were looked at.

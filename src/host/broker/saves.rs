@@ -3,7 +3,7 @@
 //! behind it begins for a second, and then one piece at a time does. What only waits in memory for a flush takes next to no time, so one thread does it for all asks: to wake
 //! one for each would take longer.
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Moment};
 use crate::host::ctx::Ctx;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -24,7 +24,8 @@ const BEHIND_THE_GATE: usize = 4;
 pub(super) const BURST: usize = 4;
 /// How long what promises nothing makes way, at most.
 const MAKES_WAY: Duration = Duration::from_secs(1);
-/// A burst of which nobody has saved anything for so long is over: those that were told may be about to send what they have next.
+/// A burst of which nobody has saved anything for so long is over: those that were told may be about to send what they have next. With a store of
+/// its own a daemon tells them one by one, and what follows goes on at once.
 const OVER: Duration = Duration::from_millis(20);
 /// The places of a line that are kept when nothing waits there.
 const KEPT: usize = 1_024;
@@ -45,9 +46,15 @@ pub(super) enum Rank {
 }
 
 /// The promises that are being saved.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Promises {
     number: Mutex<usize>,
+    /// How long a burst of them has to be away until it is over for what makes way for it.
+    over: Duration,
+    /// When the last burst went away.
+    away: Mutex<Option<Moment>>,
+    /// The computer's, by which threads wait.
+    clock: Clock,
     /// How often there came to be a burst of them.
     bursts: AtomicUsize,
     fewer: Condvar,
@@ -56,6 +63,18 @@ pub(super) struct Promises {
 }
 
 impl Promises {
+    pub(super) fn new(over: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            number: Mutex::default(),
+            bursts: AtomicUsize::new(0),
+            over,
+            away: Mutex::default(),
+            clock: Clock::system(),
+            fewer: Condvar::new(),
+            idle: Notify::new(),
+        })
+    }
+
     /// One is being saved until this is dropped.
     pub(super) fn begin(self: &Arc<Self>) -> Promise {
         let mut number = self.number.lock();
@@ -68,7 +87,25 @@ impl Promises {
 
     /// Waits until there are fewer than so many of them; `true`: that took too long.
     pub(super) fn make_way(&self, many: usize) -> bool {
-        self.fewer.wait_while_for(&mut self.number.lock(), |number| *number >= many, MAKES_WAY).timed_out()
+        self.make_way_for(MAKES_WAY, many)
+    }
+
+    fn make_way_for(&self, limit: Duration, many: usize) -> bool {
+        self.fewer.wait_while_for(&mut self.number.lock(), |number| *number >= many, limit).timed_out()
+    }
+
+    /// Waits until a burst of them is over; `true`: that took too long.
+    pub(super) fn make_way_for_burst(&self) -> bool {
+        let until = self.clock.monotonic() + MAKES_WAY;
+        while !self.make_way_for(until.since(self.clock.monotonic()), BURST) {
+            let away = *self.away.lock();
+            let left = away.map_or(Duration::ZERO, |away| (away + self.over).since(self.clock.monotonic()));
+            if left.is_zero() {
+                return false;
+            }
+            self.fewer.wait_while_for(&mut self.number.lock(), |_| true, left);
+        }
+        true
     }
 }
 
@@ -80,6 +117,9 @@ impl Drop for Promise {
     fn drop(&mut self) {
         let mut number = self.0.number.lock();
         *number -= 1;
+        if *number == BURST - 1 {
+            *self.0.away.lock() = Some(self.0.clock.monotonic());
+        }
         if *number < BURST {
             self.0.fewer.notify_all();
         }
@@ -138,7 +178,7 @@ impl Gate {
             let mut next = Some(work);
             while let Some(work) = next {
                 if gate.at_work.load(Ordering::Relaxed) > 0 || !gate.is_late.load(Ordering::Relaxed) {
-                    gate.is_late.store(gate.promises.make_way(BURST), Ordering::Relaxed);
+                    gate.is_late.store(gate.promises.make_way_for_burst(), Ordering::Relaxed);
                 }
                 gate.at_work.fetch_add(1, Ordering::Relaxed);
                 // A panic has been reported, and the place must not be lost.
@@ -197,7 +237,7 @@ impl Saves {
         let mut builder = Builder::new_current_thread();
         let builder = builder.max_blocking_threads(threads).thread_keep_alive(KEEP_ALIVE);
         let builder = builder.thread_name(ctx.thread_name("save"));
-        let promises = Arc::default();
+        let promises = Promises::new(if is_shared { OVER } else { Duration::ZERO });
         let (gate, notes) = (Gate::new(BEHIND_THE_GATE, &promises), Gate::new(1, &promises));
         Ok(Self { threads: Some(builder.build()?), gate, notes, promises })
     }
@@ -263,10 +303,11 @@ impl Drop for Saves {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc::{Receiver, channel};
 
     #[test]
     fn few_run_at_a_time_in_order_and_a_panic_keeps_no_place() {
-        let (gate, order) = (Gate::new(1, &Arc::default()), Arc::new(Mutex::new(Vec::new())));
+        let (gate, order) = (Gate::new(1, &Promises::new(Duration::ZERO)), Arc::new(Mutex::new(Vec::new())));
         let work = |number: u8| -> Work {
             let order = Arc::clone(&order);
             Box::new(move || {
@@ -284,13 +325,7 @@ mod tests {
     /// What follows waits for a burst to end, but not for ever: then one piece at a time goes on beside it.
     #[test]
     fn what_follows_makes_way_for_a_burst_and_is_not_starved_by_it() {
-        let promises = Arc::<Promises>::default();
-        let gate = Gate::new(BEHIND_THE_GATE, &promises);
-        let (does, done) = std::sync::mpsc::channel();
-        let work = || -> Work {
-            let does = does.clone();
-            Box::new(move || does.send(()).unwrap())
-        };
+        let (promises, gate, work, done) = behind_a_burst(Duration::ZERO);
         let burst: Vec<Promise> = (0..BURST).map(|_| promises.begin()).collect();
         let late = std::thread::spawn(gate.admit(work()).unwrap());
         done.recv_timeout(MAKES_WAY / 2).unwrap_err();
@@ -300,6 +335,34 @@ mod tests {
         drop(burst);
         done.recv_timeout(MAKES_WAY / 2).unwrap();
         soon.join().unwrap();
+    }
+
+    /// Those that were told send what they have next.
+    #[test]
+    fn a_burst_that_pauses_is_not_over_for_what_follows() {
+        let (promises, gate, work, done) = behind_a_burst(MAKES_WAY / 4);
+        let mut burst: Vec<Promise> = (0..BURST).map(|_| promises.begin()).collect();
+        burst.pop();
+        let follows = std::thread::spawn(gate.admit(work()).unwrap());
+        done.recv_timeout(MAKES_WAY / 8).unwrap_err();
+        burst.push(promises.begin());
+        done.recv_timeout(MAKES_WAY / 4).unwrap_err();
+        drop(burst);
+        done.recv_timeout(MAKES_WAY / 8).unwrap_err();
+        done.recv().unwrap();
+        follows.join().unwrap();
+    }
+
+    /// A gate, work to wait behind it, and what tells of each piece that is done.
+    fn behind_a_burst(over: Duration) -> (Arc<Promises>, Arc<Gate>, impl Fn() -> Work, Receiver<()>) {
+        let promises = Promises::new(over);
+        let gate = Gate::new(BEHIND_THE_GATE, &promises);
+        let (does, done) = channel();
+        let work = move || -> Work {
+            let does = does.clone();
+            Box::new(move || does.send(()).unwrap())
+        };
+        (promises, gate, work, done)
     }
 
     /// What other daemons have stored is not read beside a burst here, but soon after its start or its end.

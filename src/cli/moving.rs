@@ -42,16 +42,16 @@ impl Move {
             let why = "the settings name no database, so this host serves the folders of all groups";
             return Err(Exit::new(USAGE, why));
         };
+        if !settings.has_section(&group) {
+            let known: Vec<String> = settings.configured().map(|group| group.to_string()).collect();
+            let why = format!("the settings have no group {group}; they have: {}", known.join(", "));
+            return Err(Exit::new(USAGE, why));
+        }
         let runtime = small_runtime()?;
-        let moved = runtime.block_on(move_group(url.expose_secret(), &group, &to, settings.has_section(&group)));
+        let moved = runtime.block_on(move_group(url.expose_secret(), &group, &to));
         let told = match moved.map_err(|why| Exit::new(FAILED, format!("the database cannot be used: {why}")))? {
             Moved::Unknown(hosts) => {
                 let why = format!("no daemon is called {to}; there are: {}", hosts.join(", "));
-                return Err(Exit::new(USAGE, why));
-            }
-            Moved::NoGroup => {
-                let known: Vec<String> = settings.configured().map(|group| group.to_string()).collect();
-                let why = format!("the settings have no group {group}; they have: {}", known.join(", "));
                 return Err(Exit::new(USAGE, why));
             }
             Moved::From(Some(from)) if from == to => format!("{to} serves the folder of {group} already."),

@@ -455,6 +455,8 @@ async fn a_group_that_is_moved_is_told_everything_on_its_new_host() {
     meanwhile(|| agent.wait("r2"));
     is_known_as_taken(&cluster, "r1");
     cluster.hosts[1].world.kill();
+    // Somebody else's settings name it, or did: in that folder another host may have a group of its own.
+    cluster.database.query("insert into askd.pins (group_name, node) values ('reserach', 'host-1')");
     let (code, told) = moves(&cluster.hosts[0].world, "reserach", "host-0");
     assert!(code == Some(2) && told.contains("the settings have no group reserach; they have: "), "{told}");
     let (code, told) = moves(&cluster.hosts[0].world, "research", "host-9");

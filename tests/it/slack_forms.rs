@@ -1,9 +1,11 @@
 //! Everything an ask can hold, answered in Slack: forms, texts of one's own, skipping, threads; and cards too long for one message.
 
-use crate::harness::{SOON, World, choice};
+use crate::harness::{SOON, World, choice, until};
 use crate::in_slack::{ALICE, BOB, CHANNEL, Mode, STRANGER, in_slack};
 use crate::said;
-use askd_sim::slack::{Act, FaultKind, Raw};
+use crate::timing::faketime;
+
+use askd_sim::slack::{Act, FaultKind, Message, Raw};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -317,7 +319,7 @@ async fn ten_questions_at_their_limits_are_asked_and_answered() {
     let card = world.card(CHANNEL).await;
     let all = world.slack.messages(CHANNEL);
     assert!(all.len() > 5 && all.last().unwrap().ts == card.ts, "the texts first, then the form: {}", all.len());
-    let shown = all.iter().map(askd_sim::slack::Message::visible_text).collect::<String>();
+    let shown = all.iter().map(Message::visible_text).collect::<String>();
     assert_eq!(shown.matches("· part 2 of").count(), 1, "a text whose reply was lost is not posted again");
     assert!(shown.contains("part 1 of") && shown.contains("10. 9 word"));
     // Only the last part is brought up to date, so only it says until when; and only it is answered.
@@ -351,6 +353,23 @@ async fn a_question_of_many_messages_is_shown_though_the_history_cannot_be_read(
     world.all_closed(SOON).await;
 }
 
+/// A host without a clock of its own starts behind after a loss of power: the question seems to come from later than the start.
+#[tokio::test]
+async fn a_restart_with_the_clock_behind_posts_no_text_of_a_question_twice() {
+    let Some(faketime) = faketime() else { return };
+    let mut world = in_slack(Mode::Socket).with_binary().key("0s", "100ms").start().await;
+    world.ask("r1", longest());
+    let texts = |world: &World| {
+        let shown = world.slack.messages(CHANNEL).iter().map(Message::visible_text).collect::<String>();
+        shown.matches("· part 1 of").count()
+    };
+    until("the first text", SOON, || (texts(&world) == 1).then_some(())).await;
+    world.kill();
+    world.begin_with(&[faketime[0], faketime[1], ("FAKETIME", "-2h")]).await;
+    world.card(CHANNEL).await;
+    assert_eq!(texts(&world), 1);
+}
+
 /// A card of many messages takes longer than `renderTimeout` at Slack's pace: the clock of its display counts
 /// from the last message that Slack took. Not with records in PostgreSQL: there the pace is kept by the server's clock, which no story moves.
 #[tokio::test]
@@ -366,7 +385,7 @@ async fn a_card_of_many_messages_is_shown_however_long_its_posting_takes() {
         world.slack.calls().iter().filter(|call| call.method == "chat.postMessage").map(|call| call.at).collect();
     let took = posted.last().expect("posts").saturating_sub(posted[0]);
     assert!(took > Duration::from_secs(10), "posting it has to take longer than the render timeout: {took:?}");
-    let shown = world.slack.messages(CHANNEL).iter().map(askd_sim::slack::Message::visible_text).collect::<String>();
+    let shown = world.slack.messages(CHANNEL).iter().map(Message::visible_text).collect::<String>();
     assert_eq!(shown.matches("· part 1 of").count(), 1, "no second attempt");
     let fill = [("choice:0", chosen(&["9"]))];
     world.slack.submit(CHANNEL, &card.ts, &fill, "submit", ALICE).await.expect("sent");

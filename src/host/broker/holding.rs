@@ -8,6 +8,7 @@ use crate::host::store::{Holdings, StoreError, Stored, Surplus, Tended, Tenure};
 use crate::sabotage::on;
 use askd_core::{Ask, AskId, Event, FollowUpEvent, Group, Time, WidgetEvent};
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The clocks of two daemons differ by less.
@@ -79,7 +80,8 @@ impl Broker {
     /// Whether no other daemon, and no run before this one, can have begun to post the ask.
     pub(in crate::host) fn is_first_to_post(&self, ask: &Ask) -> bool {
         if !self.is_shared() {
-            return ask.created_at >= self.0.started;
+            let found = Time::from_millis(self.0.newest_found.load(Ordering::Relaxed));
+            return ask.created_at >= self.0.started && ask.created_at > found;
         }
         self.holds(&ask.group) && ask.created_at >= self.since(&ask.group) + APART
     }

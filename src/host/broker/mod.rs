@@ -68,6 +68,7 @@ use repeats::{Asking, Repeats};
 use saves::Saves;
 use sharing::{Beside, panicked};
 use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, broadcast, watch};
@@ -114,6 +115,8 @@ struct Inner {
     set_by: i64,
     /// When this run began.
     started: Time,
+    /// When the newest open ask that it found was made, in milliseconds. The clock may be behind since.
+    newest_found: AtomicI64,
     loading: Arc<Loading>,
     /// What the audit log says of stored asks, while they are read.
     noted: Mutex<Lines>,

@@ -28,6 +28,7 @@ use std::cell::LazyCell;
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::io;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Once};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -99,6 +100,7 @@ impl Broker {
             sessions: Sessions::new(settings.docker_host.as_deref(), settings.agents.pending_lease, ctx.clone()),
             set_by: ctx.clock().reading().set_by,
             started: ctx.clock().now(),
+            newest_found: AtomicI64::new(i64::MIN),
             ctx,
             settings: watch::Sender::new(settings),
             loading,
@@ -212,6 +214,7 @@ impl Broker {
         if is_known || *settled {
             return;
         }
+        self.0.newest_found.fetch_max(ask.created_at.as_millis(), Ordering::Relaxed);
         self.note_unheard(ask);
         let now = LazyCell::new(|| self.clock().now());
         if self.does_folder_work(&ask.group) {

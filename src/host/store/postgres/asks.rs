@@ -9,8 +9,6 @@ use crate::host::audit::Noted;
 use crate::host::store::{Along, BadRecord, LeftTo, StoreError, Stored, record};
 use crate::sabotage::on;
 use askd_core::{AskId, Group};
-use serde::Serialize;
-use serde_json::value::RawValue;
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row as _};
 use std::collections::HashSet;
@@ -48,19 +46,17 @@ pub(super) enum Write {
 }
 
 /// What is stored together with a record, as `askd.save_along` takes it: what others have to do, and lines of the audit log.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Carried {
-    effects: Vec<String>,
-    folders: Vec<Option<String>>,
-    times: Vec<i64>,
-    lines: Vec<String>,
+    pub(super) effects: Vec<String>,
+    pub(super) folders: Vec<Option<String>>,
+    pub(super) times: Vec<i64>,
+    pub(super) lines: Vec<String>,
     /// Only its outcome is kept from then on.
-    retired: bool,
+    pub(super) retired: bool,
     /// No host may serve the folder.
-    #[serde(skip)]
     unpinned: bool,
     /// Only the holder of the ask's group may save it.
-    #[serde(skip)]
     of_holder: bool,
 }
 
@@ -250,7 +246,7 @@ impl InPostgres {
                 which: uuid(ask.id),
                 of_group: ask.group.to_string(),
                 made_by: operation.to_string(),
-                what: RawValue::from_string(record).map_err(|error| unfit(&error))?,
+                what: record,
                 held: if along.unpinned { Some(NO_ID.to_owned()) } else { held },
                 holder: self.holder(along),
                 code: ask.short_id.to_string(),
@@ -258,7 +254,7 @@ impl InPostgres {
                 in_era: era.clone(),
                 along: along.clone(),
             };
-            self.shared.save(&row, durable)
+            self.shared.save(row, durable)
         } else {
             self.write_over_anything(attempt, record, held, along, durable)
         };

@@ -4,14 +4,12 @@
 
 use super::Shared;
 use super::asks::Carried;
-use super::database::{Database, Durable, Failed, LIMIT, Work, query, stopped};
+use super::columns::Columns;
+use super::database::{Database, Durable, Failed, LIMIT, Work, stopped};
 use crate::clock::{Clock, Moment};
 use crate::sabotage::on;
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
-use serde::Serialize;
-use serde_json::value::RawValue;
-use sqlx::Row as _;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -22,7 +20,7 @@ use tokio::sync::Notify;
 /// How many such transactions are under way at a time: while one waits for the disk, the next one is at work, if so many saves
 /// wait. A transaction costs more than a save in it, and daemons that share a server make many.
 const AT_WORK: usize = 2;
-const ENOUGH: usize = 8;
+const ENOUGH: usize = 16;
 /// After a transaction of so many saves, those that were told are about to save what they have next: the next one waits for as many, but
 /// no longer than this. Else it would have one or two of them, and the one after that all the others.
 const MANY: usize = 4;
@@ -33,30 +31,27 @@ const MOST_BYTES: usize = 1024 * 1024;
 /// How long such a transaction waits for a row that another one holds, in milliseconds. Whoever waits longer does so alone.
 const LOCK_LIMIT: u32 = 100;
 
-/// A row as `askd.save_all` takes it.
-#[derive(Debug, Serialize)]
+/// A save of a row.
+#[derive(Debug, Clone)]
 pub(super) struct NewRow {
     pub(super) which: String,
     pub(super) of_group: String,
     /// The operation.
     pub(super) made_by: String,
     /// The record.
-    pub(super) what: Box<RawValue>,
+    pub(super) what: String,
     /// The run that has to be the one of the folder's host; [`NO_ID`](super::NO_ID): no host may serve it.
     pub(super) held: Option<String>,
     /// The run that has to hold the group.
     pub(super) holder: Option<String>,
     pub(super) code: String,
-    #[serde(flatten)]
     pub(super) over: Over,
     pub(super) in_era: String,
-    #[serde(flatten)]
     pub(super) along: Carried,
 }
 
 /// What a save finds in the place of its row.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone)]
 pub(super) enum Over {
     /// Nothing, and its group was given only so many asks.
     Given(i64),
@@ -72,26 +67,19 @@ pub(super) type Verdict = Result<Option<i64>, Failed>;
 pub(super) struct Waiting {
     /// Transactions that take rows in this order cannot wait for each other in a circle.
     order: (bool, String, i64),
-    /// The row as JSON.
-    row: String,
+    row: NewRow,
     durable: Durable,
     since: Moment,
     told: SyncSender<Verdict>,
 }
 
 impl Waiting {
-    pub(super) fn new(
-        row: &NewRow,
-        durable: Durable,
-        since: Moment,
-        told: SyncSender<Verdict>,
-    ) -> Result<Self, Failed> {
+    pub(super) fn new(row: NewRow, durable: Durable, since: Moment, told: SyncSender<Verdict>) -> Self {
         let order = match &row.over {
             Over::Given(given) => (false, row.of_group.clone(), *given),
             Over::Replaces(_) => (true, row.which.clone(), 0),
         };
-        let row = serde_json::to_string(row).map_err(|error| Failed::Unchanged(error.to_string()))?;
-        Ok(Self { order, row, durable, since, told })
+        Self { order, row, durable, since, told }
     }
 
     fn tell(&self, verdict: Verdict) {
@@ -156,7 +144,7 @@ impl Line {
         let mut bytes = 0;
         let fits = |waiting: &&Waiting| {
             let fits = bytes < MOST_BYTES;
-            bytes += waiting.row.len();
+            bytes += waiting.row.what.len();
             fits
         };
         let many = line.waiting.iter().take(MOST).take_while(fits).count();
@@ -219,22 +207,10 @@ impl Batches {
         let waited = batch.iter().map(|waiting| now.since(waiting.since)).max().unwrap_or_default();
         let durable =
             if batch.iter().any(|waiting| waiting.durable == Durable::Yes) { Durable::Yes } else { Durable::No };
-        let rows: Arc<str> =
-            format!("[{}]", batch.iter().map(|waiting| &*waiting.row).collect::<Vec<_>>().join(",")).into();
-        let many = batch.len();
+        let saves = Arc::new(Columns::of(batch.iter().map(|waiting| &waiting.row)));
         let work: Work<Vec<Verdict>> = Arc::new(move |connection| {
-            let rows = Arc::clone(&rows);
-            Box::pin(async move {
-                let save = query("select place, stored from askd.save_all($1::jsonb)").bind(&*rows);
-                let mut verdicts: Vec<Verdict> = (0..many).map(|_| Ok(None)).collect();
-                for row in save.fetch_all(connection).await? {
-                    let place = usize::try_from(row.try_get::<i64, _>(0)?).unwrap_or(many);
-                    if let Some(verdict) = verdicts.get_mut(place) {
-                        *verdict = row.try_get::<Option<i64>, _>(1)?.map(Some).ok_or(Failed::Crashed);
-                    }
-                }
-                Ok(verdicts)
-            })
+            let saves = Arc::clone(&saves);
+            Box::pin(async move { saves.store(connection).await })
         });
         self.database.connections().transact_within(LIMIT.saturating_sub(waited), durable, check, work).await
     }
@@ -242,10 +218,10 @@ impl Batches {
 
 impl Shared {
     /// Stores a row, together with others that wait.
-    pub(super) fn save(&self, row: &NewRow, durable: Durable) -> Verdict {
+    pub(super) fn save(&self, row: NewRow, durable: Durable) -> Verdict {
         let (tell, told) = sync_channel(1);
         let now = self.database.connections().clock().monotonic();
-        if self.line.join(Waiting::new(row, durable, now, tell)?) {
+        if self.line.join(Waiting::new(row, durable, now, tell)) {
             let check = self.check();
             let batches = Batches { line: Arc::clone(&self.line), database: Arc::clone(&self.database), check };
             self.database.spawn(batches.run());

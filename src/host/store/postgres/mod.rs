@@ -7,6 +7,7 @@ mod asks;
 mod audit;
 mod batches;
 mod calls;
+mod columns;
 mod database;
 mod documents;
 mod forgetting;

@@ -78,12 +78,11 @@ pub enum Moved {
     From(Option<String>),
     /// There is no such host; these there are.
     Unknown(Vec<String>),
-    /// Nobody serves its folder, and the settings do not name it.
-    NoGroup,
 }
 
-/// Has another host serve the group's folder. Waits for what the one that does is saving. `named`: the settings name it.
-pub async fn move_group(url: &str, group: &Group, host: &str, named: bool) -> Result<Moved, String> {
+/// Has another host serve the group's folder. Waits for what the one that does is saving. The settings name the group:
+/// in a folder that they do not name, each host has a group of its own.
+pub async fn move_group(url: &str, group: &Group, host: &str) -> Result<Moved, String> {
     let (group, host) = (group.to_string(), host.to_owned());
     let work: Work<Moved> = Arc::new(move |connection| {
         let (group, host) = (group.clone(), host.clone());
@@ -94,9 +93,6 @@ pub async fn move_group(url: &str, group: &Group, host: &str, named: bool) -> Re
             }
             let from = scalar("select node from askd.pins where group_name = $1 for update").bind(&group);
             let from = from.fetch_optional(&mut *connection).await?;
-            if from.is_none() && !named {
-                return Ok(Moved::NoGroup);
-            }
             let to = "insert into askd.pins as pins (group_name, node, strange)
                       values ($1, $2, (extract(epoch from clock_timestamp()) * 1000)::bigint)
                       on conflict (group_name) do update

@@ -7,7 +7,6 @@ use crate::host::store::LeftTo;
 use crate::host::store::postgres::asks::Carried;
 use crate::host::store::postgres::batches::{Batches, GATHERS, NewRow, Over, Verdict, Waiting};
 use askd_core::{Effect, Time};
-use serde_json::value::RawValue;
 use std::mem;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
@@ -31,7 +30,7 @@ impl<'a> Bench<'a> {
             which: uuid(AskId::from_bits(number)),
             of_group: group.to_owned(),
             made_by: operation(number),
-            what: RawValue::from_string("{}".to_owned()).unwrap(),
+            what: "{}".to_owned(),
             held: None,
             holder: None,
             code: format!("k{number}"),
@@ -57,7 +56,7 @@ impl<'a> Bench<'a> {
 
     fn waits(&self, row: &NewRow, durable: Durable) -> (Waiting, Receiver<Verdict>) {
         let (tell, told) = sync_channel(1);
-        (Waiting::new(row, durable, self.database.connections().clock().monotonic(), tell).unwrap(), told)
+        (Waiting::new(row.clone(), durable, self.database.connections().clock().monotonic(), tell), told)
     }
 
     /// Stores these in one transaction, and tells what came of each.
@@ -125,9 +124,14 @@ fn each_gets_a_verdict_of_its_own() {
     let crashed = NewRow { in_era: operation(99), ..bench.over(2, "g2") };
     let verdicts = all(&[bench.over(3, "g3"), stale, late, crashed]);
     assert!(matches!(&verdicts[..], [Ok(Some(2)), Ok(None), Ok(None), Err(Failed::Crashed)]), "{verdicts:?}");
+    // One replaces what another one of them makes.
+    let before = bench.over(4, "g4");
+    let after = NewRow { over: Over::Replaces(before.made_by.clone()), ..bench.over(4, "g4") };
+    let verdicts = all(&[before, after]);
+    assert!(matches!(&verdicts[..], [Ok(Some(2)), Ok(Some(3))]), "{verdicts:?}");
     let moved = NewRow { held: Some(operation(99)), ..bench.over(1, "g1") };
     let conflict = NewRow { code: "k1".to_owned(), ..bench.first(6, "g6") };
-    let unfit = NewRow { what: RawValue::from_string(r#""\u0000""#.to_owned()).unwrap(), ..bench.first(7, "g7") };
+    let unfit = NewRow { what: r#""\u0000""#.to_owned(), ..bench.first(7, "g7") };
     let verdicts = all(&[bench.over(2, "g2"), moved, conflict, unfit, bench.first(8, "g8")]);
     let own =
         [Ok(Some(2)), Err(Failed::Moved), Err(Failed::Conflict), Err(Failed::Unchanged(String::new())), Ok(Some(1))];
@@ -213,7 +217,7 @@ fn who_has_to_wait_waits_alone_and_not_for_long() {
     other("begin; insert into askd.counts (group_name, accepted) values ('g3', 0)");
     let (tell, told) = sync_channel(1);
     let (long, (fresh, stored)) = (bench.first(3, "g3"), bench.waits(&bench.first(4, "g4"), Durable::Yes));
-    let long = Waiting::new(&long, Durable::Yes, Moment::default(), tell).unwrap();
+    let long = Waiting::new(long, Durable::Yes, Moment::default(), tell);
     let batches = bench.batches();
     bench.database.spawn(async move { batches.store(vec![long, fresh]).await });
     assert!(matches!(stored.recv().unwrap(), Ok(Some(1))));
@@ -229,10 +233,10 @@ fn one_goes_at_once_and_the_next_ones_together() {
     let joins = || line.join(bench.waits(&row, Durable::Yes).0);
     assert!(joins(), "it waits for nobody");
     assert_eq!(line.take().unwrap().len(), 1);
-    let next: Vec<bool> = (0..10).map(|_| joins()).collect();
-    assert_eq!(next.iter().position(|goes| *goes), Some(7), "a second one is worth it");
-    assert!(next[8..].iter().all(|goes| !goes), "while two are at work, the others wait");
-    assert_eq!(line.take().unwrap().len(), 10);
+    let next: Vec<bool> = (0..20).map(|_| joins()).collect();
+    assert_eq!(next.iter().position(|goes| *goes), Some(15), "a second one is worth it");
+    assert!(next[16..].iter().all(|goes| !goes), "while two are at work, the others wait");
+    assert_eq!(line.take().unwrap().len(), 20);
     assert!(!joins());
     assert!(line.take().is_none(), "the other one will take it");
     assert_eq!(line.take().unwrap().len(), 1);

@@ -123,7 +123,7 @@ fn records_go_to_files_once_nothing_is_under_way_in_the_folders_of_other_hosts()
             )
         );
         assert!(tables.check().is_ok(), "nothing was marked");
-        let moved = server.runtime.block_on(move_group(&server.url, &group.parse().unwrap(), "here", true)).unwrap();
+        let moved = server.runtime.block_on(move_group(&server.url, &group.parse().unwrap(), "here")).unwrap();
         assert!(matches!(moved, Moved::From(Some(_))));
         shared.look().unwrap();
         assert_eq!(

@@ -13,10 +13,10 @@ fn after_a_group_has_moved_its_former_host_saves_nothing_unawares() {
     let asked = Arc::new(conformance::ask_in_slack(1, "g"));
     assert_eq!(shared.pin(&asked.group, "one").unwrap(), Pin { host: "one".to_owned(), strange: None });
     shared.save(&asked, &Basis::New(0), Along::default(), Save::Now).unwrap();
-    let moved = server.runtime.block_on(move_group(&server.url, &asked.group, "two", true)).unwrap();
+    let moved = server.runtime.block_on(move_group(&server.url, &asked.group, "two")).unwrap();
     assert!(matches!(moved, Moved::Unknown(hosts) if hosts == ["one"]));
     server.sql("insert into askd.hosts (node, heard) values ('two', now())");
-    let moved = server.runtime.block_on(move_group(&server.url, &asked.group, "two", true)).unwrap();
+    let moved = server.runtime.block_on(move_group(&server.url, &asked.group, "two")).unwrap();
     assert!(matches!(moved, Moved::From(Some(from)) if from == "one"));
     let answered = Arc::new(settled(Ask::clone(&asked)));
     let save = || {
@@ -51,7 +51,7 @@ fn a_daemon_that_has_not_heard_of_a_folders_host_saves_nothing_unawares() {
     unawares(&answered, &Basis::Ask(one.store.cached(asked.id).unwrap())).unwrap();
     one.store.forget(&asked.group, asked.id).unwrap();
     // Its own host does, and nobody has told it yet: no other run has its name.
-    server.runtime.block_on(move_group(&server.url, &own.group, "one", true)).unwrap();
+    server.runtime.block_on(move_group(&server.url, &own.group, "one")).unwrap();
     assert!(matches!(unawares(&own, &Basis::New(0)), Err(StoreError::Stale)));
     unawares(&own, &Basis::New(0)).unwrap();
     assert!(!one.store.overtaken().is_cancelled());

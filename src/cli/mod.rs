@@ -338,18 +338,20 @@ fn variable(name: &str) -> Option<String> {
     value
 }
 
-/// Lets only the user do this to whom the records belong: a daemon could not read what another one writes.
+/// Lets only the user do this to whom the daemon's folder belongs: a daemon could not read what another one writes.
 #[cfg(feature = "host")]
-fn as_owner(state: &std::path::Path, command: &str) -> Result<(), Exit> {
+fn as_owner(folder: &std::path::Path, command: &str) -> Result<(), Exit> {
     use std::os::unix::fs::MetadataExt as _;
-    let owner = std::fs::metadata(state).map_err(|error| {
-        Exit::new(FAILED, format!("cannot look at {}: {error}. Give the daemon's --config", state.display()))
+    let owner = std::fs::metadata(folder).map_err(|error| {
+        Exit::new(FAILED, format!("cannot look at {}: {error}. Give the daemon's --config", folder.display()))
     })?;
     if owner.uid() == rustix::process::geteuid().as_raw() {
         return Ok(());
     }
-    let who = "run this as askd's own user, whom the records belong to";
-    Err(Exit::new(FAILED, format!("{who}: sudo -u askd askd {command} ...")))
+    let (folder, uid) = (folder.display(), owner.uid());
+    let why =
+        format!("{folder} belongs to user id {uid}; run this as askd's own user: sudo -u '#{uid}' askd {command} ...");
+    Err(Exit::new(FAILED, why))
 }
 
 #[cfg(test)]

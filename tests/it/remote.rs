@@ -739,8 +739,11 @@ fn root_makes_no_token_that_the_daemon_cannot_read_and_the_doctor_finds_such_a_f
     let file = world.dir.path().join("settings.toml");
     std::fs::write(&file, format!("data_dir = \"{}\"\n", world.data().display())).unwrap();
     let made = askd().args(["token", "new", "research", "--config"]).arg(&file).output().unwrap();
-    let told = "askd: run this as askd's own user, whom the records belong to: sudo -u askd askd token ...\n";
-    assert_eq!((made.status.code(), &*String::from_utf8_lossy(&made.stderr)), (Some(1), told));
+    let told = format!(
+        "askd: {} belongs to user id 12345; run this as askd's own user: sudo -u '#12345' askd token ...\n",
+        world.state().display()
+    );
+    assert_eq!((made.status.code(), &*String::from_utf8_lossy(&made.stderr)), (Some(1), &*told));
     let tokens = world.state().join("agent_tokens.json");
     assert!(!tokens.exists());
     std::fs::write(&tokens, "{}").unwrap();

@@ -1,7 +1,7 @@
 //! Setting up: what an operator types before the first question, what goes wrong, and what askd says to it.
 
 use crate::command_line::{as_another, copy_binary, err, of_another, out};
-use crate::harness::{SOON, World, askd, choice};
+use crate::harness::{SOON, World, askd, choice, until};
 use crate::in_slack::{ALICE, CHANNEL};
 use crate::on_whatsapp::{ADA, sim};
 use askd_sim::slack::{APP_TOKEN, BOT_TOKEN, Config, Message, Slack};
@@ -318,6 +318,17 @@ fn what_root_makes_for_a_group_before_the_first_start_is_the_daemons() {
         let at = std::fs::metadata(data.join("ipc").join(name)).unwrap();
         assert_eq!((at.uid(), at.gid()), (12345, 12345), "{name}");
     }
+    // The daemon could read neither secrets of root's nor what a question of root's leaves.
+    let before = files(dir.path());
+    let mut init = askd();
+    init.args(["init", "--group", "g", "--config", "askd.toml"]).current_dir(dir.path()).env("ASKD__DATA_DIR", &data);
+    let refused = init.stdin(Stdio::null()).output().unwrap();
+    let own = format!("run this as askd's own user: sudo -u '#12345' askd init ...\n");
+    let told = format!("askd: {} belongs to user id 12345; {own}", data.display());
+    assert_eq!((refused.status.code(), err(&refused)), (Some(1), told));
+    assert_eq!(files(dir.path()), before);
+    let doctor = askd().args(["doctor", "--send"]).env("ASKD__DATA_DIR", &data).output().unwrap();
+    assert!(out(&doctor).contains("sudo -u '#12345' askd doctor --send"), "{}", out(&doctor));
 }
 
 /// The usual settings file may be missing. One that is there and cannot be read is a mistake like any other.
@@ -610,6 +621,31 @@ async fn init_sets_channels_up_where_the_file_has_their_sections() {
     let told =
         format!("askd: {}: write the keys of slack below a line [slack], and run askd init again\n", file.display());
     assert_eq!((err(&refused), refused.status.code()), (told, Some(2)));
+}
+
+/// A card that nobody waits for would be a lie.
+#[tokio::test]
+async fn ctrl_c_takes_back_the_question_of_init() {
+    let slack = Slack::start(Config { pace: Duration::ZERO, ..Config::default() }).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = tokio::process::Command::from(askd());
+    command.args(["init", "--agent", "here", "--group", "one", "--in", "slack", "--slack-channel", CHANNEL]);
+    command.args(["--slack-responder", ALICE, "--config", "askd.toml"]).current_dir(dir.path());
+    command.env("ASKD__SLACK__API_URL", slack.api_url()).env("ASKD__DATA_DIR", dir.path().join("data"));
+    command.env("ASKD_SLACK_BOT_TOKEN", BOT_TOKEN).env("ASKD_SLACK_APP_TOKEN", APP_TOKEN);
+    command.env("ASKD__HTTP__LISTEN", "127.0.0.1:0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let card =
+        until("the card", SOON, || slack.messages(CHANNEL).pop().filter(|card| !card.elements().is_empty())).await;
+    let pid = rustix::process::Pid::from_raw(child.id().unwrap().try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let ended = child.wait_with_output().await.unwrap();
+    assert_eq!(
+        (ended.status.code(), err(&ended)),
+        (Some(1), "askd: interrupted; what was set up so far is kept\n".to_owned())
+    );
+    let card = slack.message(CHANNEL, &card.ts).unwrap();
+    assert!(card.elements().is_empty() && card.visible_text().contains("Cancelled"), "{}", card.visible_text());
 }
 
 /// Some have tried by hand, and have a part of the section.

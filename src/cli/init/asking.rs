@@ -10,8 +10,12 @@ use crate::ipc::wire::{Draft, DraftChoice, RequestFile};
 use anyhow::Context as _;
 use askd_core::Group;
 use secrecy::ExposeSecret as _;
+use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
+
+/// How long a question that is interrupted has until it is withdrawn.
+const WITHDRAWN: Duration = Duration::from_secs(5);
 
 /// Who asks.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +55,7 @@ impl Asked<'_> {
         };
         let url = public.unwrap_or_else(|| format!("http://{}", reachable(daemon.address())));
         let link = format!("{url}/#token={}", daemon.token().expose_secret());
-        let ends = stop.child_token();
+        let ends = CancellationToken::new();
         let running = runtime.spawn(daemon.run(ends.clone(), || ()));
         let answered = before(&link).and_then(|()| {
             runtime.block_on(async {
@@ -70,6 +74,8 @@ impl Asked<'_> {
                     taken = call.wait() => Ok(taken?),
                     () = stop.cancelled() => {
                         call.withdraw()?;
+                        // The daemon closes the card before it ends.
+                        let _late = clock.timeout(WITHDRAWN, call.wait()).await;
                         Err(Exit::new(FAILED, "interrupted; what was set up so far is kept"))
                     }
                 }

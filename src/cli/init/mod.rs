@@ -100,6 +100,10 @@ impl Init {
                 ));
             }
         }
+        let data = plan.settings()?.data_dir;
+        if data.exists() {
+            super::as_owner(&data, "init")?;
+        }
         if plan.names(&group)? {
             self.has_place(&plan, &group)?;
             self.changes_nothing(&plan, &group)?;

@@ -11,6 +11,7 @@ use askd_core::Group;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,6 +20,14 @@ const LOOKS: u32 = 60;
 const PAUSE: Duration = Duration::from_millis(250);
 
 pub(super) async fn check(found: &mut Findings, files: &[PathBuf], settings: &Settings, probe: &Probe, runs: bool) {
+    // The daemon could not read what another user writes.
+    if let Ok(ipc) = std::fs::metadata(settings.ipc_dir())
+        && ipc.uid() != rustix::process::geteuid().as_raw()
+    {
+        let uid = ipc.uid();
+        return found
+            .not_checked("test question", format!("it takes askd's own user: sudo -u '#{uid}' askd doctor --send"));
+    }
     let client = match Client::find(files, None, None) {
         Ok(client) if runs && !found.has_fault("token") => client,
         _ => return found.not_checked("test question", if runs { "token" } else { "daemon" }),
@@ -54,7 +63,14 @@ async fn send(client: &Client, group: &Group, settings: &Settings, probe: &Probe
             return Err(why.to_owned());
         }
         let asks = client.call(Method::GET, &format!("/asks?state=open&group={group}"), None).await;
-        let asks = asks.map_err(|error| error.to_string())?;
+        let asks = match asks {
+            Ok(asks) => asks,
+            // It is withdrawn all the same.
+            Err(error) => {
+                shown = Err(error.to_string());
+                break;
+            }
+        };
         if let Some(ask) = asks["asks"].as_array().into_iter().flatten().find(|ask| ask["request_id"] == *id) {
             let channel = ask["channel"].as_str().unwrap_or_default();
             let cause = ask["cause_line"].as_str();

@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { card, DESKTOP, done, LOOKS, PHONE, sample, shoot, SMALL_PHONE, tabTo, until } from './harness.mjs';
-import { accessible, browser, button, daemon, FRAMEWORK, gone, NOT_TAKEN, noSidewaysScroll, open, page, posts, SEVERAL, visible } from './inbox.mjs';
+import { accessible, browser, button, daemon, FRAMEWORK, gone, NOT_TAKEN, noSidewaysScroll, open, page, posts, SEVERAL, submit, visible } from './inbox.mjs';
 
 describe('opening the inbox', () => {
   test('asks for the token, refuses a wrong one, takes the right one and forgets it on request', async () => {
@@ -125,7 +125,7 @@ describe('answering', () => {
     const field = card(page, ask).getByLabel('What should the note say?');
     await visible(field);
     assert.equal(await field.getAttribute('placeholder'), 'One or two sentences');
-    await button(card(page, ask), 'Submit').click();
+    await submit(card(page, ask));
     await visible(card(page, ask).getByText('Please write an answer.'));
     assert.equal(await field.getAttribute('aria-invalid'), 'true');
     await field.pressSequentially('Faster');
@@ -140,10 +140,10 @@ describe('answering', () => {
     const ask = await daemon.asked({ questions: [FRAMEWORK] });
     await open();
     const one = card(page, ask);
-    await button(one, 'Submit').click();
+    await submit(one);
     await visible(one.getByText('Please choose an option or write an answer.'));
     await one.getByLabel('Other: answer in your own words').fill('Solid');
-    await button(one, 'Submit').click();
+    await submit(one);
     const result = await daemon.response(ask.request_id);
     assert.deepEqual(result.answers, { 'Which framework?': 'Solid' });
     assert.equal(result.details[0].text, 'Solid');
@@ -171,7 +171,7 @@ describe('answering', () => {
     await one.getByLabel('staging').check();
     await one.getByLabel('prod').check();
     await one.getByLabel('Other: add your own words').fill('the laptop in the corner');
-    await button(one, 'Submit').click();
+    await submit(one);
     assert.deepEqual((await daemon.response(ask.request_id)).answers, { 'Which targets?': ['staging', 'prod', 'the laptop in the corner'] });
   });
 
@@ -186,16 +186,16 @@ describe('answering', () => {
       await card(page, ask).getByLabel('Yes').check();
     }
     await card(page, chosen).getByLabel('us', { exact: true }).check();
-    await button(card(page, own), 'Submit').click();
+    await submit(card(page, own));
     assert.deepEqual((await daemon.response(own.request_id)).answers, { 'Which region, own?': 'mars', 'Sure?': 'Yes' });
     await gone(card(page, own));
-    await button(card(page, chosen), 'Submit').click();
+    await submit(card(page, chosen));
     await visible(card(page, chosen).getByText('You have also entered words of your own. Choose “Other” to send them, or clear them.'));
     const words = card(page, chosen).getByLabel('Other: your own words');
     assert.ok(await words.evaluate((field) => field === document.activeElement));
     await words.fill('');
     await card(page, chosen).getByLabel('us', { exact: true }).check();
-    await button(card(page, chosen), 'Submit').click();
+    await submit(card(page, chosen));
     assert.deepEqual((await daemon.response(chosen.request_id)).answers, { 'Which region, chosen?': 'us', 'Sure?': 'Yes' });
   });
 
@@ -233,7 +233,7 @@ describe('answering', () => {
     await one.getByLabel('prod').check();
     await one.getByRole('radio', { name: 'Other' }).check();
     await one.getByLabel('What is it called?').fill('atlas');
-    await button(one, 'Submit').click();
+    await submit(one);
     await visible(one.getByText('Please write your own answer, or choose another option.'));
     const own = one.getByLabel('Other: your own words');
     assert.ok(await own.evaluate((field) => field === document.activeElement), 'the first missing one has the focus');
@@ -245,7 +245,7 @@ describe('answering', () => {
     assert.ok(await one.getByLabel('prod').isChecked());
 
     await one.getByRole('radio', { name: 'eu' }).check();
-    await button(one, 'Submit').click();
+    await submit(one);
     assert.deepEqual((await daemon.response(ask.request_id)).answers, { 'Which targets?': ['prod'], 'Which region?': 'eu', 'What is it called?': 'atlas' });
     await visible(done(page, ask));
     await done(page, ask).getByText('Details').click();
@@ -259,11 +259,11 @@ describe('answering', () => {
     const one = card(page, ask);
     const field = one.getByLabel('What should the note say?');
     await field.fill('x'.repeat(3001));
-    await button(one, 'Submit').click();
+    await submit(one);
     await visible(one.getByRole('alert').getByText('3001'));
     assert.equal((await field.inputValue()).length, 3001);
     await field.fill('short');
-    await button(one, 'Submit').click();
+    await submit(one);
     assert.deepEqual((await daemon.response(ask.request_id)).answers, { 'What should the note say?': 'short' });
   });
 

@@ -8,6 +8,7 @@ import { chmod, readFile, rm, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import './failed.mjs';
 import { card, Daemon, DESKTOP, done, launch, NO_WORKER, openPage, PHONE, shoot, SMALL_PHONE, tabTo, until } from './harness.mjs';
 
@@ -97,6 +98,10 @@ async function taken(ask) {
 }
 
 const button = (scope, name) => scope.getByRole('button', { name, exact: typeof name === 'string' });
+const submit = async (scope) => {
+  await sleep(500);
+  await button(scope, 'Submit').click();
+};
 const visible = (locator, timeout = 10000) => locator.waitFor({ state: 'visible', timeout });
 const gone = (locator, timeout = 10000) => locator.waitFor({ state: 'detached', timeout });
 // Pressed and not clicked: a click right after the list has moved is not taken.
@@ -224,7 +229,7 @@ describe('an ask that timed out and can still be answered', () => {
     await visible(stillAnswerable(ask));
     assert.equal(await button(one, 'Try again').count(), 0, 'there is nothing to dismiss');
     assert.equal(await one.getByLabel('Other: answer in your own words').inputValue(), 'Solid');
-    await button(one, 'Submit').click();
+    await submit(one);
     await visible(done(page, ask).getByText('Solid'));
   });
 
@@ -246,7 +251,7 @@ describe('an ask that timed out and can still be answered', () => {
     meanwhile = () => daemon.answerElsewhere(ask, { 'Which framework?': 'Vue' });
     const one = card(page, ask);
     await one.getByLabel('Other: answer in your own words').fill('Solid');
-    await button(one, 'Submit').click();
+    await submit(one);
     await visible(one.getByText('Already answered after the timeout by the operator in a terminal: Vue'));
     await visible(one.getByText('Yours was not used.'));
     assert.equal(await one.getByLabel('What you had entered here:').inputValue(), 'Solid');
@@ -262,7 +267,7 @@ describe('an ask that timed out and can still be answered', () => {
     meanwhile = async () => { anew = await daemon.asked({ ...again, timeoutMs: undefined }); };
     const two = card(page, repeated);
     await two.getByLabel(NOTE.question).fill('Faster');
-    await button(two, 'Submit').click();
+    await submit(two);
     await visible(two.getByText('Already timed out.'));
     await visible(two.getByText('Asked again.'));
     await visible(two.getByText('Yours was not used.'));
@@ -305,7 +310,7 @@ describe('an ask that timed out and can still be answered', () => {
     await field.fill('Faster');
     const problem = (status, detail) => page.route('**/answer', (route) => route.fulfill({ status, contentType: 'application/problem+json', body: JSON.stringify({ title: 'No', status, detail }) }));
     await problem(503, 'The disk is full.');
-    await button(one, 'Submit').click();
+    await submit(one);
     await visible(one.getByRole('alert').getByText('Not stored: The disk is full.'));
     assert.equal(await field.inputValue(), 'Faster');
     await page.unroute('**/answer');
@@ -319,7 +324,7 @@ describe('an ask that timed out and can still be answered', () => {
     assert.equal(await field.inputValue(), 'Faster');
     assert.ok(await stillAnswerable(ask).isVisible());
     await page.unroute('**/answer');
-    await button(one, 'Submit').click();
+    await submit(one);
     await visible(done(page, ask).getByText('Faster'));
     assert.equal((await stored(ask)).late, true);
   });

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { card, DESKTOP, done, NO_WORKER, PHONE, shoot, until } from './harness.mjs';
-import { accessible, browser, button, clickAsItMoves, connectionLine, daemon, FRAMEWORK, gone, NOT_TAKEN, open, page, posts, SEVERAL, visible } from './inbox.mjs';
+import { accessible, browser, button, clickAsItMoves, connectionLine, daemon, FRAMEWORK, gone, NOT_TAKEN, open, page, posts, SEVERAL, submit, visible } from './inbox.mjs';
 
 describe('when something happens meanwhile', () => {
   test('an ask settled elsewhere while somebody is typing keeps the words to copy', async () => {
@@ -85,7 +85,7 @@ describe('when something happens meanwhile', () => {
     const body = JSON.stringify({ title: 'Settled', status: 409, detail: 'Answered already.', ask: { ...ask, state: 'settled', stage: 'settled', outcome } });
     await page.route('**/answer', (route) => route.fulfill({ status: 409, contentType: 'application/problem+json', body }));
     await card(page, ask).getByLabel('Other: answer in your own words').fill('Solid');
-    await button(card(page, ask), 'Submit').click();
+    await submit(card(page, ask));
     await visible(card(page, ask).getByText('Already answered by alice in Slack: Vue'));
     assert.equal(await card(page, ask).getByLabel('What you had entered here:').inputValue(), 'Solid');
   });
@@ -96,7 +96,7 @@ describe('when something happens meanwhile', () => {
     const one = card(page, ask);
     await one.getByLabel('What should the note say?').fill('Faster');
     await page.route('**/answer', (route) => route.fulfill({ status: 503, contentType: 'application/problem+json', body: JSON.stringify({ title: 'Not stored', status: 503, detail: 'The disk is full.' }) }));
-    await button(one, 'Submit').click();
+    await submit(one);
     await visible(one.getByRole('alert').getByText('Not stored: The disk is full.'));
     assert.equal(await one.getByLabel('What should the note say?').inputValue(), 'Faster');
     assert.ok(await one.getByLabel('What should the note say?').isEditable());
@@ -121,7 +121,7 @@ describe('when something happens meanwhile', () => {
     await daemon.kill('SIGKILL');
     await visible(page.getByText(/^No connection to askd since \d\d:\d\d\. Trying again…$/));
     assert.equal(await connectionLine().getAttribute('role'), 'status');
-    await button(one, 'Submit').click();
+    await submit(one);
     await visible(one.getByRole('alert').getByText('Keep this page open: your answer is sent when askd is back, unless you change it'));
     assert.equal(await field.inputValue(), 'Faster');
     await field.fill('Faster, and smaller');
@@ -130,7 +130,7 @@ describe('when something happens meanwhile', () => {
     await daemon.run();
     await visible(page.getByText('Connected again.'));
     assert.equal(await field.inputValue(), 'Faster, and smaller');
-    await button(one, 'Submit').click();
+    await submit(one);
     assert.deepEqual((await daemon.response(ask.request_id)).answers, { 'What should the note say?': 'Faster, and smaller' });
     await until('the line goes away', async () => (await connectionLine().innerText()) === '');
     const fresh = await daemon.asked({ questions: [FRAMEWORK] });
@@ -223,6 +223,22 @@ describe('a click on what has just moved', () => {
     await page.unroute('**/answer');
     await button(card(page, first), 'Svelte').click();
     assert.deepEqual((await daemon.response(first.request_id)).answers, { 'Which framework?': 'Svelte' });
+  });
+
+  test('sends no form either', async () => {
+    const first = await daemon.asked({ questions: [FRAMEWORK] });
+    const second = await daemon.asked({ questions: [{ question: 'Why?' }] });
+    await open();
+    await card(page, second).getByRole('textbox').fill('because');
+    const sent = posts('answer');
+    await page.route('**/answer', () => {});
+    // The field may have grown, and the button moved with it.
+    await sleep(500);
+    const clicked = await clickAsItMoves(button(card(page, second), 'Submit'));
+    await button(card(page, first), 'Vue').click();
+    await clicked();
+    await visible(card(page, second).getByText(NOT_TAKEN));
+    assert.equal(sent.length, 1);
   });
 
   for (const [name, news] of [['how often it was tried', { attempt: 3 }], ['what is wrong', { cause_line: 'Slack cannot be reached.' }]]) {

@@ -323,7 +323,7 @@ fn what_root_makes_for_a_group_before_the_first_start_is_the_daemons() {
     let mut init = askd();
     init.args(["init", "--group", "g", "--config", "askd.toml"]).current_dir(dir.path()).env("ASKD__DATA_DIR", &data);
     let refused = init.stdin(Stdio::null()).output().unwrap();
-    let own = format!("run this as askd's own user: sudo -u '#12345' askd init ...\n");
+    let own = "run this as askd's own user: sudo -u '#12345' askd init ...\n";
     let told = format!("askd: {} belongs to user id 12345; {own}", data.display());
     assert_eq!((refused.status.code(), err(&refused)), (Some(1), told));
     assert_eq!(files(dir.path()), before);

@@ -87,7 +87,7 @@ function buttonsField(question, { choose, submit }) {
     'div',
     { class: 'other' },
     el('label', { for: area.id, class: 'own' }, 'Other: answer in your own words'),
-    el('div', { class: 'beside' }, area, el('button', { type: 'button', class: 'secondary', onclick: submit }, 'Submit')),
+    el('div', { class: 'beside' }, area, el('button', { type: 'button', class: 'secondary', 'data-at-once': true, onclick: submit }, 'Submit')),
   );
   const { element, complain } = frame(question, 0, 1, {}, el('div', { class: 'choices' }, ...buttons), other);
   const value = () => area?.value.trim() || undefined;
@@ -236,7 +236,7 @@ export function buildForm(ask, { send, unfit }) {
   else if (ask.context) element.prepend(background(ask.context));
   const typed = questions.some((question) => question.type === 'text' || question.custom);
   const buttons = [
-    instant ? null : el('button', { type: 'submit', class: 'primary' }, 'Submit'),
+    instant ? null : el('button', { type: 'submit', class: 'primary', 'data-at-once': true }, 'Submit'),
     questions.length === 1 && !first.required ? el('button', { type: 'button', class: 'secondary', 'data-at-once': true, onclick: skip }, 'Skip') : null,
     typed && !instant ? el('span', { class: 'note keys' }, 'Ctrl or ⌘ + Enter submits') : null,
   ].filter(Boolean);

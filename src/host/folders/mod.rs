@@ -71,7 +71,7 @@ pub struct Folders {
     /// Folders on which another file system was seen in this run.
     mounted: Arc<Mutex<HashMap<Group, BTreeSet<String>>>>,
     /// What keeps groups' folders from working now.
-    problems: Arc<Mutex<BTreeMap<Group, Problem>>>,
+    problems: Arc<Mutex<Problems>>,
     /// When all of them were looked at last, and how many did not answer.
     looked: Arc<Mutex<(Moment, usize)>>,
 }
@@ -98,21 +98,24 @@ impl Folders {
 
     /// Notes what keeps a group's folders from working, or that nothing does.
     pub fn note_problem(&self, group: &Group, problem: Option<Problem>) {
-        let mut problems = self.problems.lock();
-        match problem {
-            Some(problem) => drop(problems.insert(group.clone(), problem)),
-            None => drop(problems.remove(group)),
-        }
+        note(&mut self.problems.lock().found, group, problem);
+    }
+
+    /// Notes that a group's folder does not answer, or that it does. What was found in it before stays known meanwhile.
+    pub fn note_hung(&self, group: &Group, problem: Option<Problem>) {
+        note(&mut self.problems.lock().hung, group, problem);
     }
 
     /// Notes that nothing is known of that any more.
     pub fn forget_problems(&self) {
-        self.problems.lock().clear();
+        *self.problems.lock() = Problems::default();
     }
 
     /// What keeps groups' folders from working now.
     pub fn problems(&self) -> BTreeMap<Group, Problem> {
-        self.problems.lock().clone()
+        let Problems { mut found, hung } = self.problems.lock().clone();
+        found.extend(hung);
+        found
     }
 
     /// Where they are.
@@ -347,6 +350,20 @@ fn unmounted() -> io::Error {
     io::Error::new(io::ErrorKind::NotConnected, "a file system was mounted here, and is not any more")
 }
 
+/// What keeps groups from asking: what was found in their folders, and which of those do not answer.
+#[derive(Debug, Default, Clone)]
+struct Problems {
+    found: BTreeMap<Group, Problem>,
+    hung: BTreeMap<Group, Problem>,
+}
+
+fn note(problems: &mut BTreeMap<Group, Problem>, group: &Group, problem: Option<Problem>) {
+    match problem {
+        Some(problem) => drop(problems.insert(group.clone(), problem)),
+        None => drop(problems.remove(group)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -389,5 +406,22 @@ mod tests {
                 assert!(folders.has_lost(&group, RESPONSES, before), "{number}");
             });
         }
+    }
+
+    #[test]
+    fn a_folder_that_answers_again_has_the_fault_that_it_had_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let folders = Folders::open(dir.path().join("ipc"), Access::PRIVATE, Clock::of_tokio()).unwrap();
+        let group: Group = "g".parse().unwrap();
+        let problem =
+            |why: &str| Some(Problem { since: Time::from_millis(1), why: why.to_owned(), fix: String::new() });
+        let why = || folders.problems().get(&group).map(|problem| problem.why.clone());
+        folders.note_problem(&group, problem("no right to read it"));
+        folders.note_hung(&group, problem("it does not answer"));
+        assert_eq!(why().as_deref(), Some("it does not answer"));
+        folders.note_hung(&group, None);
+        assert_eq!(why().as_deref(), Some("no right to read it"));
+        folders.note_problem(&group, None);
+        assert_eq!(why(), None);
     }
 }

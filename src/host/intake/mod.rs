@@ -242,7 +242,7 @@ impl Intake {
                     group.folder()
                 ),
             };
-            self.shared.folders.note_problem(group, Some(problem));
+            self.shared.folders.note_hung(group, Some(problem));
             let folder = self.shared.folders.root().join(group.folder());
             tracing::error!(
                 group = %group, folder = %folder.display(),
@@ -251,7 +251,7 @@ impl Intake {
             );
         }
         for group in self.hung.difference(&hung) {
-            self.shared.folders.note_problem(group, None);
+            self.shared.folders.note_hung(group, None);
             tracing::info!(group = %group, "the group's folder answers again");
         }
         self.shared.folders.note_look(now, hung.len());

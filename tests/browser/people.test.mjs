@@ -56,6 +56,9 @@ describe('who reads the inbox', () => {
     await button(card(page, ask), 'Yes').press('Enter');
     await visible(done(page, ask));
     assert.equal((await daemon.known(ask.request_id)).outcome.by.id, 'ann');
+    // The page would be signed in again at once.
+    await page.locator('#settings > summary').click();
+    assert.ok(await page.locator('#forget').isHidden());
   });
 
   test('a question that a person may see again is open again', async () => {

@@ -547,7 +547,7 @@ fn root_copies_no_records_that_are_another_users() {
     let settings = "[postgres]\nurl = \"postgres://askd:x@127.0.0.1:1/askd\"\nnode = \"host-a\"\n";
     std::fs::write(world.dir.path().join("askd.toml"), settings).unwrap();
     let (code, told) = copy(&world, &["postgres"]);
-    assert!(code == Some(1) && told.contains("sudo -u askd askd store copy ..."), "{told}");
+    assert!(code == Some(1) && told.contains("sudo -u '#12345' askd store copy ..."), "{told}");
     assert_eq!(names(&world.state()), Vec::<String>::new());
 }
 

@@ -164,6 +164,9 @@ export async function whoAmI() {
 // The name under which this page's answers are recorded; `null` until the daemon has told it.
 export const ownName = () => name;
 
+// Whether this page signs in by itself, and no proxy in front of askd does it.
+export const hasToken = () => token !== null;
+
 // What tells the pages of one person from those of another.
 export const caller = () => token ?? name;
 

@@ -1,7 +1,7 @@
 // The inbox page: signs in, keeps the two lists true to the daemon, and brings new questions forward. It deliberately
 // decides nothing about an ask: which answers fit, who was first and when time is up is the daemon's to say.
 
-import { findToken, forgetToken, listAsks, onForgottenElsewhere, onSignedInElsewhere, oneAsk, ownName, whoAmI, Problem, reportShown, tryRememberedToken, useToken } from './api.js';
+import { findToken, forgetToken, hasToken, listAsks, onForgottenElsewhere, onSignedInElsewhere, oneAsk, ownName, whoAmI, Problem, reportShown, tryRememberedToken, useToken } from './api.js';
 import { blockedItem, isBlocked } from './blocked.js';
 import { openCard } from './card.js';
 import { byId, el } from './dom.js';
@@ -462,6 +462,8 @@ function openInbox() {
   if (byId('sign-in').hidden && !byId('places').hidden) return;
   byId('sign-in').hidden = true;
   byId('settings').hidden = false;
+  // Whoever is named by a proxy signs out there.
+  byId('forget').hidden = !hasToken();
   showPlace();
   whoAmI().then(greet, () => {});
   byId('token').value = '';

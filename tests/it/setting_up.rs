@@ -324,9 +324,10 @@ fn what_root_makes_for_a_group_before_the_first_start_is_the_daemons() {
     init.args(["init", "--group", "g", "--config", "askd.toml"]).current_dir(dir.path()).env("ASKD__DATA_DIR", &data);
     let refused = init.stdin(Stdio::null()).output().unwrap();
     let own = "run this as askd's own user: sudo -u '#12345' askd init ...\n";
-    let told = format!("askd: {} belongs to user id 12345; {own}", data.display());
+    let told = format!("askd: {} belongs to user id 12345; {own}", data.join("ipc").display());
     assert_eq!((refused.status.code(), err(&refused)), (Some(1), told));
     assert_eq!(files(dir.path()), before);
+    of_another(&data.join("state"), 12345, 0o700);
     let doctor = askd().args(["doctor", "--send"]).env("ASKD__DATA_DIR", &data).output().unwrap();
     assert!(out(&doctor).contains("sudo -u '#12345' askd doctor --send"), "{}", out(&doctor));
 }

@@ -73,9 +73,12 @@ impl Asked<'_> {
                 tokio::select! {
                     taken = call.wait() => Ok(taken?),
                     () = stop.cancelled() => {
-                        call.withdraw()?;
-                        // The daemon closes the card before it ends.
-                        let _late = clock.timeout(WITHDRAWN, call.wait()).await;
+                        // The daemon closes the card before it ends, if it had the request.
+                        if !call.withdraw()?
+                            && let Some(Ok(taken)) = clock.timeout(WITHDRAWN, call.wait()).await
+                        {
+                            taken.done().context("cannot delete the response")?;
+                        }
                         Err(Exit::new(FAILED, "interrupted; what was set up so far is kept"))
                     }
                 }

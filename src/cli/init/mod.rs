@@ -24,6 +24,7 @@ use clap::{Args, ValueEnum};
 use form::{Field, Form};
 use plan::Plan;
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// Set askd up: ask what it needs, try it, write the settings, and end with one answered question.
@@ -100,9 +101,12 @@ impl Init {
                 ));
             }
         }
-        let data = plan.settings()?.data_dir;
-        if data.exists() {
-            super::as_owner(&data, "init")?;
+        let settings = plan.settings()?;
+        // What a daemon has made; a folder that was made for it may be root's, with rights of a group.
+        match [settings.state_dir(), settings.ipc_dir()].iter().find(|made| made.exists()) {
+            Some(made) => super::as_owner(made, "init")?,
+            None if is_roots(&settings.data_dir) => {}
+            None => super::as_owner(&settings.data_dir, "init")?,
         }
         if plan.names(&group)? {
             self.has_place(&plan, &group)?;
@@ -303,6 +307,11 @@ fn next_step(settings: &Settings, before: &BTreeSet<&str>, plan: &Plan) -> Resul
 fn reads(state: &Path, file: &Path) -> bool {
     let real = |file: &Path| std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     noted_settings(state).is_none_or(|files| files.iter().any(|known| real(known) == real(file)))
+}
+
+/// Whether this is root's, or is not there yet.
+fn is_roots(folder: &Path) -> bool {
+    std::fs::metadata(folder).map_or(true, |at| at.uid() == 0)
 }
 
 fn usual_file() -> PathBuf {

@@ -80,8 +80,10 @@ impl Broker {
     /// Whether no other daemon, and no run before this one, can have begun to post the ask.
     pub(in crate::host) fn is_first_to_post(&self, ask: &Ask) -> bool {
         if !self.is_shared() {
-            let found = Time::from_millis(self.0.newest_found.load(Ordering::Relaxed));
-            return ask.created_at >= self.0.started && ask.created_at > found;
+            let earlier = Time::from_millis(self.0.earlier.load(Ordering::Relaxed));
+            // The clock may have been set since, and the times of an ask follow it when it is stepped next.
+            let set = earlier.moved(self.clock().reading().set_by - self.0.set_by);
+            return ask.created_at > earlier.max(set);
         }
         self.holds(&ask.group) && ask.created_at >= self.since(&ask.group) + APART
     }

@@ -115,8 +115,9 @@ struct Inner {
     set_by: i64,
     /// When this run began.
     started: Time,
-    /// When the newest open ask that it found was made, in milliseconds. The clock may be behind since.
-    newest_found: AtomicI64,
+    /// What was made before was not made by this run, in milliseconds: when it began, or the newest open ask that it found was made. The
+    /// clock may be behind since.
+    earlier: AtomicI64,
     loading: Arc<Loading>,
     /// What the audit log says of stored asks, while they are read.
     noted: Mutex<Lines>,

@@ -98,12 +98,16 @@ impl Promises {
     pub(super) fn make_way_for_burst(&self) -> bool {
         let until = self.clock.monotonic() + MAKES_WAY;
         while !self.make_way_for(until.since(self.clock.monotonic()), BURST) {
-            let away = *self.away.lock();
-            let left = away.map_or(Duration::ZERO, |away| (away + self.over).since(self.clock.monotonic()));
+            let (now, away) = (self.clock.monotonic(), *self.away.lock());
+            let left = away.map_or(Duration::ZERO, |away| (away + self.over).since(now));
             if left.is_zero() {
                 return false;
             }
-            self.fewer.wait_while_for(&mut self.number.lock(), |_| true, left);
+            let rest = until.since(now);
+            if rest.is_zero() {
+                return true;
+            }
+            self.fewer.wait_while_for(&mut self.number.lock(), |_| true, left.min(rest));
         }
         true
     }

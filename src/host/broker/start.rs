@@ -100,7 +100,7 @@ impl Broker {
             sessions: Sessions::new(settings.docker_host.as_deref(), settings.agents.pending_lease, ctx.clone()),
             set_by: ctx.clock().reading().set_by,
             started: ctx.clock().now(),
-            newest_found: AtomicI64::new(i64::MIN),
+            earlier: AtomicI64::new(ctx.clock().now().as_millis()),
             ctx,
             settings: watch::Sender::new(settings),
             loading,
@@ -214,7 +214,7 @@ impl Broker {
         if is_known || *settled {
             return;
         }
-        self.0.newest_found.fetch_max(ask.created_at.as_millis(), Ordering::Relaxed);
+        self.0.earlier.fetch_max(ask.created_at.as_millis(), Ordering::Relaxed);
         self.note_unheard(ask);
         let now = LazyCell::new(|| self.clock().now());
         if self.does_folder_work(&ask.group) {

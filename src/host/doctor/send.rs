@@ -21,10 +21,10 @@ const PAUSE: Duration = Duration::from_millis(250);
 
 pub(super) async fn check(found: &mut Findings, files: &[PathBuf], settings: &Settings, probe: &Probe, runs: bool) {
     // The daemon could not read what another user writes.
-    if let Ok(ipc) = std::fs::metadata(settings.ipc_dir())
-        && ipc.uid() != rustix::process::geteuid().as_raw()
+    if let Ok(state) = std::fs::metadata(settings.state_dir())
+        && state.uid() != rustix::process::geteuid().as_raw()
     {
-        let uid = ipc.uid();
+        let uid = state.uid();
         return found
             .not_checked("test question", format!("it takes askd's own user: sudo -u '#{uid}' askd doctor --send"));
     }

@@ -65,7 +65,8 @@ pub(super) type Verdict = Result<Option<i64>, Failed>;
 /// A save that waits for its verdict.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    /// Transactions that take rows in this order cannot wait for each other in a circle.
+    /// Transactions that take rows in this order do not wait for each other in a circle, as a rule: a plan of the server may take those that
+    /// replace something in another one. Then they wait for [`LOCK_LIMIT`], and each save goes alone.
     order: (bool, String, i64),
     row: NewRow,
     durable: Durable,

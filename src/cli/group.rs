@@ -8,6 +8,7 @@ use crate::ipc::{BRIEFINGS, RESPONSES, TASKS};
 use anyhow::Context as _;
 use askd_core::Group;
 use clap::{Args, Subcommand};
+use std::fs::Metadata;
 use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
 
@@ -91,7 +92,6 @@ impl Add {
 pub(super) fn make(settings: &Settings, group: &Group) -> Result<u32, Exit> {
     let root = settings.ipc_dir();
     // Looked at first: what root makes is root's.
-    let anothers = |folder: &Path| std::fs::metadata(folder).ok().filter(|at| at.uid() != 0);
     let owner = anothers(&root).or_else(|| anothers(&settings.data_dir));
     let folders = Folders::open(root.clone(), settings.access, Clock::system())
         .with_context(|| format!("cannot make {}", root.display()))
@@ -113,6 +113,11 @@ pub(super) fn make(settings: &Settings, group: &Group) -> Result<u32, Exit> {
         folders.check(group).map_err(|trouble| Exit::new(FAILED, trouble))?;
     }
     Ok(std::fs::metadata(own.join(TASKS)).context("the folder of the requests")?.gid())
+}
+
+/// What a folder is like that another user than root has; `None`: it is root's, or is not there.
+pub(super) fn anothers(folder: &Path) -> Option<Metadata> {
+    std::fs::metadata(folder).ok().filter(|at| at.uid() != 0)
 }
 
 pub(super) fn for_docker(group: &Group, on_host: &Path, gid: u32) -> String {

@@ -194,6 +194,11 @@ export async function openPage(browser, { viewport = DESKTOP, dark = false, expe
 // The card of an ask, or its line once it is settled.
 export const card = (page, ask) => page.locator(`article#ask-${ask.id}`);
 export const done = (page, ask) => page.locator(`li#ask-${ask.id}`);
+// A field grows with its words and moves what is below it, and what has just moved takes no click.
+export const submit = async (scope) => {
+  await sleep(500);
+  await scope.getByRole('button', { name: 'Submit', exact: true }).click();
+};
 
 export async function shoot(page, name, { fullPage = true } = {}) {
   if (!SCREENSHOTS) return;

@@ -4,7 +4,6 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { after, afterEach, before, beforeEach } from 'node:test';
-import { setTimeout as sleep } from 'node:timers/promises';
 import './failed.mjs';
 import { Daemon, launch, openPage } from './harness.mjs';
 
@@ -50,11 +49,6 @@ export async function open(options = {}) {
 }
 
 export const button = (scope, name) => scope.getByRole('button', { name, exact: typeof name === 'string' });
-// A field grows with its words and moves what is below it, and what has just moved takes no click.
-export const submit = async (scope) => {
-  await sleep(500);
-  await button(scope, 'Submit').click();
-};
 export const visible = (locator, timeout = 30000) => locator.waitFor({ state: 'visible', timeout });
 export const gone = (locator, timeout = 30000) => locator.waitFor({ state: 'detached', timeout });
 export const connectionLine = () => page.locator('#connection');

@@ -6,8 +6,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { card, DESKTOP, done, LOOKS, PHONE, sample, shoot, SMALL_PHONE, tabTo, until } from './harness.mjs';
-import { accessible, browser, button, daemon, FRAMEWORK, gone, NOT_TAKEN, noSidewaysScroll, open, page, posts, SEVERAL, submit, visible } from './inbox.mjs';
+import { card, DESKTOP, done, LOOKS, PHONE, sample, shoot, SMALL_PHONE, submit, tabTo, until } from './harness.mjs';
+import { accessible, browser, button, daemon, FRAMEWORK, gone, NOT_TAKEN, noSidewaysScroll, open, page, posts, SEVERAL, visible } from './inbox.mjs';
 
 describe('opening the inbox', () => {
   test('asks for the token, refuses a wrong one, takes the right one and forgets it on request', async () => {

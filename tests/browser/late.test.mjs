@@ -8,9 +8,8 @@ import { chmod, readFile, rm, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
-import { setTimeout as sleep } from 'node:timers/promises';
 import './failed.mjs';
-import { card, Daemon, DESKTOP, done, launch, NO_WORKER, openPage, PHONE, shoot, SMALL_PHONE, tabTo, until } from './harness.mjs';
+import { card, Daemon, DESKTOP, done, launch, NO_WORKER, openPage, PHONE, shoot, SMALL_PHONE, submit, tabTo, until } from './harness.mjs';
 
 // Each waits for a timeout: with ASKD_SAMPLE only what became of an outcome is played.
 const whole = process.env.ASKD_SAMPLE ? test.skip : test;
@@ -98,10 +97,6 @@ async function taken(ask) {
 }
 
 const button = (scope, name) => scope.getByRole('button', { name, exact: typeof name === 'string' });
-const submit = async (scope) => {
-  await sleep(500);
-  await button(scope, 'Submit').click();
-};
 const visible = (locator, timeout = 10000) => locator.waitFor({ state: 'visible', timeout });
 const gone = (locator, timeout = 10000) => locator.waitFor({ state: 'detached', timeout });
 // Pressed and not clicked: a click right after the list has moved is not taken.

@@ -6,8 +6,8 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { card, DESKTOP, done, NO_WORKER, PHONE, shoot, until } from './harness.mjs';
-import { accessible, browser, button, clickAsItMoves, connectionLine, daemon, FRAMEWORK, gone, NOT_TAKEN, open, page, posts, SEVERAL, submit, visible } from './inbox.mjs';
+import { card, DESKTOP, done, NO_WORKER, PHONE, shoot, submit, until } from './harness.mjs';
+import { accessible, browser, button, clickAsItMoves, connectionLine, daemon, FRAMEWORK, gone, NOT_TAKEN, open, page, posts, SEVERAL, visible } from './inbox.mjs';
 
 describe('when something happens meanwhile', () => {
   test('an ask settled elsewhere while somebody is typing keeps the words to copy', async () => {

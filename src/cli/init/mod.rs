@@ -24,7 +24,6 @@ use clap::{Args, ValueEnum};
 use form::{Field, Form};
 use plan::Plan;
 use std::collections::BTreeSet;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// Set askd up: ask what it needs, try it, write the settings, and end with one answered question.
@@ -103,10 +102,10 @@ impl Init {
         }
         let settings = plan.settings()?;
         // What a daemon has made; a folder that was made for it may be root's, with rights of a group.
-        match [settings.state_dir(), settings.ipc_dir()].iter().find(|made| made.exists()) {
-            Some(made) => super::as_owner(made, "init")?,
-            None if is_roots(&settings.data_dir) => {}
-            None => super::as_owner(&settings.data_dir, "init")?,
+        let made = [settings.state_dir(), settings.ipc_dir()].into_iter().find(|made| made.exists());
+        let anothers = || group::anothers(&settings.data_dir).map(|_| settings.data_dir.clone());
+        if let Some(folder) = made.or_else(anothers) {
+            super::as_owner(&folder, "init")?;
         }
         if plan.names(&group)? {
             self.has_place(&plan, &group)?;
@@ -307,11 +306,6 @@ fn next_step(settings: &Settings, before: &BTreeSet<&str>, plan: &Plan) -> Resul
 fn reads(state: &Path, file: &Path) -> bool {
     let real = |file: &Path| std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
     noted_settings(state).is_none_or(|files| files.iter().any(|known| real(known) == real(file)))
-}
-
-/// Whether this is root's, or is not there yet.
-fn is_roots(folder: &Path) -> bool {
-    std::fs::metadata(folder).map_or(true, |at| at.uid() == 0)
 }
 
 fn usual_file() -> PathBuf {

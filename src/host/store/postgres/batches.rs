@@ -65,9 +65,6 @@ pub(super) type Verdict = Result<Option<i64>, Failed>;
 /// A save that waits for its verdict.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    /// Transactions that take rows in this order do not wait for each other in a circle, as a rule: a plan of the server may take those that
-    /// replace something in another one. Then they wait for [`LOCK_LIMIT`], and each save goes alone.
-    order: (bool, String, i64),
     row: NewRow,
     durable: Durable,
     since: Moment,
@@ -76,11 +73,16 @@ pub(super) struct Waiting {
 
 impl Waiting {
     pub(super) fn new(row: NewRow, durable: Durable, since: Moment, told: SyncSender<Verdict>) -> Self {
-        let order = match &row.over {
-            Over::Given(given) => (false, row.of_group.clone(), *given),
-            Over::Replaces(_) => (true, row.which.clone(), 0),
-        };
-        Self { order, row, durable, since, told }
+        Self { row, durable, since, told }
+    }
+
+    /// Transactions that take rows in this order do not wait for each other in a circle, as a rule: a plan of the server may take those that
+    /// replace something in another one. Then they wait for [`LOCK_LIMIT`], and each save goes alone.
+    fn order(&self) -> (bool, &str, i64) {
+        match self.row.over {
+            Over::Given(given) => (false, &self.row.of_group, given),
+            Over::Replaces(_) => (true, &self.row.which, 0),
+        }
     }
 
     fn tell(&self, verdict: Verdict) {
@@ -180,7 +182,7 @@ impl Batches {
 
     /// Stores these in one transaction. Those that fail are done again in the background.
     pub(super) async fn store(&self, mut batch: Vec<Waiting>) {
-        batch.sort_by(|one, other| one.order.cmp(&other.order));
+        batch.sort_by(|one, other| one.order().cmp(&other.order()));
         let check = format!("set local lock_timeout = {LOCK_LIMIT}; {}", self.check);
         match self.transact(&batch, &check).await {
             Ok(verdicts) => batch.iter().zip(verdicts).for_each(|(waiting, verdict)| waiting.tell(verdict)),

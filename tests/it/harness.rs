@@ -671,8 +671,10 @@ impl World {
             let files = names(&folder).into_iter().filter(|name| !name.starts_with('.'));
             return files.map(|name| fs::read_to_string(folder.join(name)).unwrap_or_default()).collect();
         };
-        let bytes = "select convert_from(bytes, 'UTF8') from askd.documents where name like 'channels/whatsapp%.json'";
-        database.query(bytes).join("\n")
+        // Entries, and what the leader alone has.
+        let all = "select askd.remembered(name) from (select distinct name from askd.memory) known
+                   union all select convert_from(bytes, 'UTF8') from askd.documents where name like 'channels/whatsapp%.json'";
+        database.query(all).join("\n")
     }
 
     /// Writes these settings instead, and has the daemon (a process) read them.

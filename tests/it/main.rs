@@ -102,6 +102,7 @@ mod traces;
 mod troubles;
 mod typing;
 mod viewing;
+mod whatsapp_anywhere;
 mod whatsapp_closing;
 mod whatsapp_confirming;
 mod whatsapp_faults;

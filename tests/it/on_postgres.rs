@@ -107,6 +107,7 @@ impl Database {
                 || replace(id::text, '-', '') || '.json', record::text from askd.asks
             union all select 'settled/' || group_name || '/' || replace(id::text, '-', '') || '.json', record::text from askd.settled
             union all select name, convert_from(bytes, 'UTF8') from askd.documents where name <> 'clean'
+            union all select distinct name, askd.remembered(name) from askd.memory where value is not null
             union all select 'rejected/' || group_name || '/' || name, encode(bytes, 'escape') from askd.rejected
             union all select 'groups/' || question, by::text from askd.allowed
             union all select 'audit/' || to_timestamp(at / 1000)::date || '.jsonl', string_agg(line::text, '') from askd.audit

@@ -4,12 +4,11 @@
 use crate::harness::{SOON, World, within};
 use crate::in_slack::{ALICE, BOB, CHANNEL};
 use crate::on_postgres::Database;
-use crate::on_whatsapp::{ADA, sim, taken};
+use crate::on_whatsapp::{ADA, sim};
 use crate::remote::{Agent, Remote};
-use crate::said::FROM_BEFORE;
 use crate::timing::faketime;
 use askd_sim::slack::{APP_TOKEN, BOT_TOKEN, Config, FaultKind, Message, SIGNING_SECRET, Slack, too_early};
-use askd_sim::whatsapp::{Ladder, Message as Bubble, Stage, Whatsapp};
+use askd_sim::whatsapp::Whatsapp;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Barrier;
@@ -27,7 +26,7 @@ const HELD: &str = "held";
 pub(crate) struct Cluster {
     pub(crate) database: Database,
     pub(crate) slack: Slack,
-    phone: Whatsapp,
+    pub(crate) phone: Whatsapp,
     pub(crate) hosts: Vec<Remote>,
     /// Where an agent of the group `woken` that is started writes what it was started with, and by which process.
     pub(crate) woken: TempDir,
@@ -206,98 +205,6 @@ async fn an_answer_in_the_inbox_of_any_daemon_ends_the_wait_at_another() {
     let body = json!({"answers": {open["questions"][0]["id"].as_str().unwrap(): "yes"}});
     assert_eq!(meanwhile(|| cluster.hosts[1].world.call("POST", &path, Some(&body))).0, 200);
     assert_eq!(meanwhile(|| agent.outcome("r2"))["result"]["answers"], json!({"And this?": "yes"}));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn whatsapp_is_read_by_the_leader_whoever_is_called() {
-    let Some(cluster) = Cluster::of(2).await else { return };
-    cluster.people_reach(1).await;
-    cluster.phone.handshake().await.unwrap();
-    cluster.phone.person_says(ADA, "hello");
-    let agent = cluster.agent(1, "phone");
-    assert_eq!(meanwhile(|| agent.ask("r1", "Deploy?")).0, 201);
-    let asked =
-        cluster.phone.wait_for_message(|message| message.wa_id == ADA && message.text.contains("Deploy?"), SOON);
-    let asked = asked.await.expect("the question");
-    cluster.phone.person_taps(&asked, "yes").expect("a button");
-    assert_eq!(meanwhile(|| agent.outcome("r1"))["result"]["answers"], json!({"Deploy?": "yes"}));
-    within(SOON, "nothing to be left", || {
-        (cluster.database.query("select count(*) from askd.webhooks") == ["0"]).then_some(())
-    });
-}
-
-/// Fifty people answer at once, before Meta has told when the question left. What it tells next is read behind all of them, even
-/// if it comes with a message of one who waits.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_status_that_replies_wait_for_is_read_however_many_wait() {
-    let people: Vec<String> = (0..60).map(|number| format!("155501008{number:02}")).collect();
-    let all = serde_json::to_string(&people).unwrap();
-    let group = format!(
-        "[groups.many]\nroutes = [{{ channel = \"whatsapp\", chat = \"{}\", responders = {all} }}]\n",
-        people[0]
-    );
-    let Some(cluster) = Cluster::with(2, &group, None).await else { return };
-    cluster.people_reach(1).await;
-    cluster.phone.handshake().await.unwrap();
-    for person in &people {
-        cluster.phone.person_says(person, "hello");
-    }
-    let unread = || cluster.database.query("select count(*) from askd.webhooks") != ["0"];
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    meanwhile(|| within(SOON, "all to be read", || (!unread()).then_some(())));
-    cluster.phone.ladder(Ladder { told: false, ..Ladder::default() });
-    let agent = cluster.agent(0, "many");
-    assert_eq!(meanwhile(|| agent.ask("r1", "Deploy?")).0, 201);
-    let there = |message: &Bubble| message.stage.shown() && message.text.contains("Deploy?");
-    let asked = cluster.phone.wait_for_message(there, SOON).await.expect("the question");
-    let sent = asked.reached(Stage::Sent).unwrap() / 1000;
-    let says = |who: &str, id: String| json!({"from": who, "id": id, "timestamp": (sent + 1).to_string(), "type": "text", "text": {"body": "no"}});
-    for (number, person) in people.iter().enumerate() {
-        assert_eq!(tells(&cluster.phone, json!({"messages": [says(person, format!("wamid.no{number}"))]})).await, 200);
-    }
-    let status = json!({"id": asked.id, "status": "sent", "timestamp": sent.to_string(), "recipient_id": people[0],
-        "biz_opaque_callback_data": asked.opaque});
-    let both = json!({"messages": [says(&people[0], "wamid.again".to_owned())], "statuses": [status]});
-    assert_eq!(tells(&cluster.phone, both).await, 200);
-    assert_eq!(meanwhile(|| agent.outcome("r1"))["result"]["answers"], json!({"Deploy?": "no"}));
-    let told = |person: &String| cluster.phone.messages_to(person).iter().any(|message| message.text == FROM_BEFORE);
-    assert!(!people.iter().any(told), "an answer was taken for one from before");
-}
-
-/// A webhook with this in it. What the daemon answered.
-async fn tells(phone: &Whatsapp, what: Value) -> u16 {
-    let mut value = what;
-    value["messaging_product"] = json!("whatsapp");
-    value["metadata"] = json!({"phone_number_id": phone.config().phone_number_id});
-    let body = json!({"object": "whatsapp_business_account",
-        "entry": [{"id": "1", "changes": [{"field": "messages", "value": value}]}]});
-    phone.webhook_raw(body.to_string().as_bytes(), None).await.unwrap()
-}
-
-/// The leader may not have read yet what another daemon was told, and acknowledged.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_question_right_after_a_persons_first_message_is_asked_whichever_daemon_took_it() {
-    let people: Vec<String> = (0..5).map(|number| format!("1555010077{number}")).collect();
-    let groups: Vec<String> = (0..5)
-        .map(|number| {
-            format!("[groups.p{number}]\nroutes = [{{ channel = \"whatsapp\", chat = \"{}\" }}]\n", people[number])
-        })
-        .collect();
-    let Some(cluster) = Cluster::with(2, &groups.concat(), None).await else { return };
-    cluster.people_reach(1).await;
-    cluster.phone.handshake().await.unwrap();
-    for (number, person) in people.iter().enumerate() {
-        let agent = cluster.agent(0, &format!("p{number}"));
-        let hello = cluster.phone.person_says(person, "hello");
-        // Unless the leader was quicker, it is kept for it by then.
-        taken(&cluster.phone, &hello).await;
-        assert_eq!(meanwhile(|| agent.ask("r1", "Deploy?")).0, 201);
-        let asked = cluster.phone.wait_for_message(|message| message.wa_id == *person, SOON);
-        let asked = asked.await.expect("the question");
-        assert!(asked.text.contains("Deploy?"), "{asked:?}");
-        cluster.phone.person_taps(&asked, "yes").expect("a button");
-        assert_eq!(meanwhile(|| agent.outcome("r1"))["result"]["answers"], json!({"Deploy?": "yes"}));
-    }
 }
 
 /// Slack allows ten connections. The daemon that has none takes one over.

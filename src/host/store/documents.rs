@@ -3,6 +3,7 @@
 //! keeps the documents, too.
 
 use super::marks::{self, Mark};
+use super::memory::Memory;
 use super::{MAX_FILE_BYTES, Rates, STATE_FOLDER, StoreError};
 use crate::ipc::files::{Access, Dir, ReadError};
 use crate::ipc::is_json_file;
@@ -38,6 +39,11 @@ pub trait Documents: Debug + Send + Sync {
 
     /// The rates of calls, if several daemons make them.
     fn rates(&self) -> Option<Arc<dyn Rates>> {
+        None
+    }
+
+    /// What channels remember in entries, if several daemons do.
+    fn memory(&self) -> Option<Arc<dyn Memory>> {
         None
     }
 

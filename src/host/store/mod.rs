@@ -15,6 +15,7 @@ mod files;
 mod forgetting;
 mod loading;
 mod marks;
+pub mod memory;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod rates;

@@ -4,13 +4,15 @@
 use super::Whatsapp;
 use super::callback_data::{CallbackData, Kind};
 use super::client::{Content, Outgoing};
-use super::contacts::Note;
+use super::contacts::Contacts;
 use super::errors::Verdict;
 use super::messages::About;
 use super::outbox::Sent;
+use super::owed::Note;
 use super::payload::Status;
 use super::posting::LISTEN;
 use super::text::{self, Audience};
+use super::together::Turn;
 use crate::host::backoff::Backoff;
 use crate::host::channel::{NotStored, load};
 use crate::host::port::Updated;
@@ -71,7 +73,7 @@ impl Whatsapp {
             if !self.is_same_person(person, chat) && !self.has_ended(ask, person) {
                 let text = text::closing(ask, Audience::HadBegun, &self.now_in(chat)).join("\n");
                 let (to, ask) = (person.clone(), Some(ask.id));
-                self.0.outbox.note(Note { to, text, ask, question: 0, confirms: None });
+                self.0.outbox.note(&Note { to, text, ask, question: 0, confirms: None });
                 told = true;
             }
         }
@@ -120,7 +122,7 @@ impl Whatsapp {
                     }
                     Sent::NotBegun => return Updated::Later(None),
                     Sent::Refused(Verdict::WindowClosed) => {
-                        self.0.contacts.window_closed(to, self.now());
+                        self.window_closed(to).await;
                         return Updated::Later(None);
                     }
                     Sent::Refused(Verdict::Retry(after, _)) => return Updated::Later(after),
@@ -171,22 +173,29 @@ impl Whatsapp {
         matches!(load(&broker, ask.id).await, Ok(Some(now)) if now.remark() != ask.remark())
     }
 
+    /// A status told of a closing message.
+    pub(super) fn heard_of_closing(&self, closing: CallbackData) {
+        self.0.contacts.heard_of_closing(closing);
+        let _no_task_waits = self.0.closings.send(closing);
+    }
+
     /// Deals with a closing message that was accepted and will not be displayed. `window`: because the window is closed.
     pub(super) async fn closing_failed(
         &self,
+        turn: Turn<'_>,
         callback: &CallbackData,
         status: &Status,
         window: bool,
     ) -> Result<(), NotStored> {
-        let _no_task_waits = self.0.closings.send(*callback);
+        self.heard_of_closing(*callback);
         if self.0.contacts.has_seen(&status.id) || on("noreclose") {
-            return Ok(());
+            return turn.end().await;
         }
         let again = self.0.contacts.closing_failed(callback.ask, callback.route, window);
         self.0.contacts.saw(&status.id);
-        self.0.contacts.save().await?;
+        turn.end().await?;
         match again {
-            Some(true) => self.close_again(callback.ask, callback.route),
+            Some(true) => self.close_what_is_owed(),
             Some(false) => {}
             None => report(callback.ask, callback.route, "it failed again after it was accepted"),
         }
@@ -196,8 +205,17 @@ impl Whatsapp {
     /// Goes on with the closing messages that an earlier run still had to send again.
     pub(super) fn close_what_is_owed(&self) {
         for (ask, route) in self.0.contacts.closings_owed() {
-            self.close_again(ask, route);
+            if self.0.contacts.sends() && self.0.closing_again.lock().insert((ask, route)) {
+                self.close_again(ask, route);
+            }
         }
+    }
+
+    /// The platform says that the window of that person is closed.
+    pub(super) async fn window_closed(&self, person: &str) {
+        let now = self.now();
+        // If this fails, the platform says it again.
+        let ((), _not_stored) = self.0.contacts.change_of(person, |contacts| contacts.window_closed(person, now)).await;
     }
 
     /// Tries in the background until the message is sent, or never can be.
@@ -205,10 +223,14 @@ impl Whatsapp {
         let channel = self.clone();
         self.0.ctx.finish(async move {
             let (mut backoff, mut at_least) = (Backoff::new(AGAIN.0, AGAIN.1), Duration::ZERO);
+            let mut chat = String::new();
             while channel.0.ctx.pause(backoff.pause().max(at_least)).await {
                 let Some(broker) = channel.broker() else { return };
                 let closed = match load(&broker, id).await {
-                    Ok(Some(ask)) => channel.close_once_open(&ask, route).await,
+                    Ok(Some(ask)) => {
+                        chat = ask.route(route).map(|place| place.chat.clone()).unwrap_or_default();
+                        channel.close_once_open(&ask, route).await
+                    }
                     Ok(None) => Updated::Never("its outcome is not kept any more".to_owned()),
                     Err(NotStored) => Updated::Later(None),
                 };
@@ -221,10 +243,12 @@ impl Whatsapp {
                     Updated::Never(why) => report(id, route, &why),
                     Updated::Done => {}
                 }
-                channel.0.contacts.closing_done(id, route);
+                let done = |contacts: &Contacts| contacts.closing_done(id, route);
                 // If this fails, it is sent once more after a restart.
-                let _not_stored = channel.0.contacts.save().await;
-                return;
+                let ((), _not_stored) = channel.0.contacts.change_of(&chat, done).await;
+                channel.0.closing_again.lock().remove(&(id, route));
+                // It may have failed once more meanwhile.
+                return channel.close_what_is_owed();
             }
         });
     }

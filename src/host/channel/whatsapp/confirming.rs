@@ -2,8 +2,8 @@
 //! request, or that can be meant for nothing else. In doubt it asks once more.
 
 use super::confirmations::{After, Confirmation};
-use super::contacts::Note;
 use super::inbound::Incoming;
+use super::owed::Note;
 use super::reader::{Asked, Reader};
 use super::resolve::Target;
 use super::text;
@@ -23,7 +23,7 @@ impl Incoming<'_> {
     fn request(&self, asked: &Asked, said: &str) -> u8 {
         let contacts = &self.channel.0.contacts;
         let (ask, question, said) = (asked.ask.id, asked.next(), said.to_owned());
-        let (nth, at) = (contacts.number_request(), self.channel.now().as_millis());
+        let (nth, at) = (contacts.number_request(&self.person), self.channel.now().as_millis());
         let (note, since, after) = (None, None, After::Nothing);
         contacts.ask_to_confirm(
             &self.person,
@@ -35,7 +35,7 @@ impl Incoming<'_> {
     /// Sends a message of which a `1` confirms the words that wait.
     fn send_request(&self, asked: &Asked, nth: u8, text: String) {
         let (to, confirms) = (self.reply_to.clone(), Some((nth, self.person.clone())));
-        self.channel.0.outbox.note(Note { to, text, ask: Some(asked.ask.id), question: asked.next(), confirms });
+        self.channel.0.outbox.note(&Note { to, text, ask: Some(asked.ask.id), question: asked.next(), confirms });
     }
 
     /// Asks once more. If something else has left since the request, this is another one: then it is the last thing that a

@@ -6,19 +6,21 @@ use super::callback_data::CallbackData;
 use super::confirmations::{Confirmation, Confirmations};
 use super::identities::{Moves, Same};
 use super::messages::{About, Messages};
+use super::owed::{Owed, Unclosed};
 use super::state_file::StateFile;
+use super::together::Together;
 use crate::clock::Clock;
-use crate::host::channel::NotStored;
+use crate::host::keyed_lock::KeyedLock;
 use crate::host::store::Documents;
 use crate::sabotage::on;
 use askd_core::{AskId, Left, Time};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -34,6 +36,10 @@ pub(super) const KEEP: Duration = Duration::from_secs(30 * 86_400);
 const DAY: Duration = Duration::from_secs(86_400);
 /// How many strangers are remembered.
 const STRANGERS: usize = 100;
+/// How exact it is what the replies say of the platform's clock, in milliseconds.
+const CLOCK_IS_EXACT: u64 = 1_000;
+/// How long it is told that a status told of a closing message. Nobody waits for it any more by then.
+const HEARD: Duration = Duration::from_secs(600);
 /// A message has certainly left this long after the date of the reply to its call, which is in whole seconds.
 const AFTER_DATE: Duration = Duration::from_secs(1);
 /// The same without a reply: the two clocks may differ, and the call took a while to arrive.
@@ -42,7 +48,7 @@ const AFTER_CALL: Duration = Duration::from_secs(5);
 /// What the channel remembers of one number of the business.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 #[serde(default)]
-struct Known {
+pub(super) struct Known {
     /// When each person last wrote, by each of their ids.
     last_inbound: BTreeMap<String, Time>,
     same: Same,
@@ -53,12 +59,15 @@ struct Known {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     about: BTreeMap<String, (About, Time)>,
     /// Closing messages that failed after they had been accepted, as `ask:route`.
-    unclosed: BTreeMap<String, Unclosed>,
+    pub(super) unclosed: BTreeMap<String, Unclosed>,
     /// The people who were told that they wrote before a question was asked, as `person ask question`.
     told_before: BTreeMap<String, Time>,
     confirmations: Confirmations,
     /// What people have to be told yet.
-    notes: Vec<Note>,
+    pub(super) notes: Vec<Owed>,
+    /// The closing messages that statuses told of lately, at a daemon that does not send them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) closings: BTreeMap<String, Time>,
     /// How far the platform's clock is ahead of ours, in milliseconds, as last seen.
     clock_ahead_ms: i64,
 }
@@ -69,41 +78,24 @@ pub(in crate::host) fn last_wrote(remembered: &Value, number: &str, id: &str) ->
     known.same.all(&[id.to_owned()]).iter().filter_map(|id| known.last_inbound.get(id)).max().copied()
 }
 
-/// A text that a person has to be sent yet. It is stored with the message that it replies to: Meta does not send that one
-/// again, so nothing else would remember it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Note {
-    pub(super) to: String,
-    pub(super) text: String,
-    pub(super) ask: Option<AskId>,
-    /// The question of that ask.
-    #[serde(default)]
-    pub(super) question: usize,
-    /// The number of the request for confirmation that it is, and the name of the person who is to confirm.
-    pub(super) confirms: Option<(u8, String)>,
-}
-
-/// A closing message that failed after it had been accepted.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-struct Unclosed {
-    /// When we learnt that.
-    at: Time,
-    /// It still has to be sent again.
-    owed: bool,
-    /// It has been sent again although no closed window had stopped it.
-    again: bool,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Contacts {
-    file: StateFile<Known>,
-    messages: Messages,
+    pub(super) file: StateFile<Known>,
+    pub(super) messages: Messages,
     clock: Clock,
+    /// With other daemons, if there may be any.
+    pub(super) together: Option<Together>,
+    /// Held by person while what is known of them is changed.
+    pub(super) alone: KeyedLock<String>,
+    /// The notes that are on their way.
+    pub(super) in_hand: Mutex<HashSet<String>>,
+    /// How far the platform's clock was ahead when the other daemons were told.
+    clock_told: AtomicI64,
     /// Unknown people, and when they wrote.
     strangers: Mutex<BTreeMap<String, Time>>,
     /// Changes whenever a person writes.
-    inbound: watch::Sender<()>,
+    pub(super) inbound: watch::Sender<()>,
     /// The number of the next request for confirmation. A start begins anywhere, because statuses of earlier requests
     /// may still come.
     next_request: AtomicU8,
@@ -112,32 +104,43 @@ pub(super) struct Contacts {
 impl Contacts {
     /// Reads what an earlier run has remembered.
     pub(super) fn open(documents: Arc<dyn Documents>, number: &str, clock: Clock) -> io::Result<Self> {
-        let messages = Messages::open(Arc::clone(&documents), number)?;
-        let file = StateFile::open(documents, FILE, number)?;
-        let next_request = AtomicU8::new(clock.now().as_millis().to_le_bytes()[1]);
-        Ok(Self { file, messages, clock, strangers: Mutex::default(), inbound: watch::Sender::new(()), next_request })
-    }
-
-    /// A number for a request for confirmation that no recent one has.
-    pub(super) fn number_request(&self) -> u8 {
-        self.next_request.fetch_add(1, Ordering::Relaxed)
-    }
-
-    fn now(&self) -> Time {
-        self.clock.now()
-    }
-
-    /// Puts everything on stable storage: what people have to be told comes before the messages that it replies to.
-    pub(super) async fn save(&self) -> Result<(), NotStored> {
-        let before = self.now() - KEEP;
-        let saved = async {
-            self.file.save(|known| known.forget(before)).await?;
-            self.messages.save(before).await
+        let together = documents.memory().map(|memory| Together::new(memory, number, clock.clone()));
+        // Beside the leader, what its documents have is its alone.
+        let (messages, file) = if together.as_ref().is_none_or(Together::leads) {
+            (Messages::open(&documents, number)?, StateFile::open(documents, FILE, number)?)
+        } else {
+            (Messages::new(Arc::clone(&documents), number), StateFile::new(documents, FILE, number))
         };
-        saved.await.map_err(|error| {
-            tracing::error!(%error, "cannot write what the WhatsApp channel has to remember in state/channels");
-            NotStored
-        })
+        let next_request = AtomicU8::new(clock.now().as_millis().to_le_bytes()[1]);
+        let contacts = Self {
+            file,
+            messages,
+            clock,
+            together,
+            alone: KeyedLock::default(),
+            in_hand: Mutex::default(),
+            clock_told: AtomicI64::new(0),
+            strangers: Mutex::default(),
+            inbound: watch::Sender::new(()),
+            next_request,
+        };
+        contacts.begin()?;
+        Ok(contacts)
+    }
+
+    /// A number for a request for confirmation that no recent one has: none of that person's, whichever daemon made it.
+    pub(super) fn number_request(&self, person: &str) -> u8 {
+        let theirs = self.to_confirm(person);
+        loop {
+            let nth = self.next_request.fetch_add(1, Ordering::Relaxed);
+            if theirs.len() > usize::from(u8::MAX) || theirs.iter().all(|other| other.nth != nth) {
+                return nth;
+            }
+        }
+    }
+
+    pub(super) fn now(&self) -> Time {
+        self.clock.now()
     }
 
     /// All ids of the person with these.
@@ -238,26 +241,6 @@ impl Contacts {
         }
     }
 
-    /// The person has to be told this; `false` if it is on its way already. This counts once [`Self::save`] has returned.
-    pub(super) fn owe(&self, note: &Note) -> bool {
-        let mut known = self.file.change();
-        let new = !known.notes.contains(note);
-        if new {
-            known.notes.push(note.clone());
-        }
-        new
-    }
-
-    /// What people have to be told yet.
-    pub(super) fn owed(&self) -> Vec<Note> {
-        if on("forgetnotes") { Vec::new() } else { self.file.get().notes.clone() }
-    }
-
-    /// The person was told, or cannot be.
-    pub(super) fn told(&self, note: &Note) {
-        self.file.change().notes.retain(|owed| owed != note);
-    }
-
     /// Learns what our message is about. This counts once [`Self::save`] has returned.
     pub(super) fn is_about(&self, message: &str, about: About) {
         if self.about(message) != Some(about) {
@@ -324,56 +307,34 @@ impl Contacts {
         self.file.get().clock_ahead_ms
     }
 
+    /// Whether that has changed by more than it is exact since other daemons were told, once for each such change.
+    pub(super) fn tells_clock(&self) -> bool {
+        let ahead = self.clock_ahead();
+        let tells = self.has_company() && ahead.abs_diff(self.clock_told.load(Ordering::Relaxed)) > CLOCK_IS_EXACT;
+        if tells {
+            self.clock_told.store(ahead, Ordering::Relaxed);
+            drop(self.file.change());
+        }
+        tells
+    }
+
     /// Whether that stranger has not written within a day. Only the most recent strangers are remembered.
     pub(super) fn is_new_today(&self, stranger: &str) -> bool {
         let (mut strangers, now) = (self.strangers.lock(), self.now());
         strangers.retain(|_, at| now < *at + DAY);
         strangers.len() < STRANGERS && strangers.insert(stranger.to_owned(), now).is_none()
     }
-
-    /// A closing message failed after it had been accepted. `true`: send it again; `false`: that is under way already;
-    /// `None`: it has been sent again, in vain. This counts once [`Self::save`] has returned.
-    pub(super) fn closing_failed(&self, ask: AskId, route: usize, window: bool) -> Option<bool> {
-        let (at, mut known) = (self.now(), self.file.change());
-        let entry = known.unclosed.entry(format!("{ask}:{route}"));
-        let unclosed = entry.or_insert(Unclosed { at, owed: false, again: false });
-        match unclosed {
-            Unclosed { owed: true, .. } => Some(false),
-            // A closed window may stop it more than once.
-            Unclosed { again: true, .. } if !window => None,
-            _ => {
-                *unclosed = Unclosed { at, owed: true, again: unclosed.again || !window };
-                Some(true)
-            }
-        }
-    }
-
-    /// The closing message was sent again, or never will be.
-    pub(super) fn closing_done(&self, ask: AskId, route: usize) {
-        if let Some(unclosed) = self.file.change().unclosed.get_mut(&format!("{ask}:{route}")) {
-            unclosed.owed = false;
-        }
-    }
-
-    /// The asks and routes whose closing message still has to be sent again.
-    pub(super) fn closings_owed(&self) -> Vec<(AskId, usize)> {
-        let known = self.file.get();
-        let owed = known.unclosed.iter().filter(|(_, unclosed)| unclosed.owed).filter_map(|(key, _)| {
-            let (ask, route) = key.split_once(':')?;
-            Some((ask.parse().ok()?, route.parse().ok()?))
-        });
-        owed.collect()
-    }
 }
 
 impl Known {
-    fn forget(&mut self, before: Time) {
+    pub(super) fn forget(&mut self, before: Time) {
         self.last_inbound.retain(|_, at| *at >= before);
         self.seen.retain(|_, at| *at >= before);
         self.about.retain(|_, (_, at)| *at >= before);
         self.unclosed.retain(|_, unclosed| unclosed.at >= before);
         self.told_before.retain(|_, at| *at >= before);
         self.confirmations.forget(before);
+        self.closings.retain(|_, at| *at + HEARD >= before + KEEP);
     }
 }
 

@@ -3,8 +3,11 @@
 //! with each message is as long as a day.
 
 use super::deadline_text::zoned;
+use super::entries::Changes;
 use super::state_file::StateFile;
+use super::together::{Numbers, add};
 use crate::host::store::Documents;
+use crate::host::store::memory::Place;
 use askd_core::{AskId, Time};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -67,6 +70,12 @@ pub(super) struct Messages {
     days: Mutex<BTreeMap<Date, Arc<StateFile<Noted>>>>,
 }
 
+impl Noted {
+    fn is_empty(&self) -> bool {
+        self.seen.is_empty() && self.about.is_empty()
+    }
+}
+
 fn day_of(at: Time) -> Date {
     zoned(at, TimeZone::UTC).date()
 }
@@ -82,13 +91,18 @@ fn day_in(name: &str) -> Option<Date> {
 
 impl Messages {
     /// Reads what an earlier run has noted.
-    pub(super) fn open(documents: Arc<dyn Documents>, number: &str) -> io::Result<Self> {
+    pub(super) fn open(documents: &Arc<dyn Documents>, number: &str) -> io::Result<Self> {
         let open = |name: String| {
             let day = day_in(&name)?;
-            Some(StateFile::open(Arc::clone(&documents), name, number).map(|file| (day, Arc::new(file))))
+            Some(StateFile::open(Arc::clone(documents), name, number).map(|file| (day, Arc::new(file))))
         };
         let days = documents.names()?.into_iter().filter_map(open).collect::<io::Result<_>>()?;
-        Ok(Self { documents, number: number.to_owned(), days: Mutex::new(days) })
+        Ok(Self { days: Mutex::new(days), ..Self::new(Arc::clone(documents), number) })
+    }
+
+    /// Nothing is noted yet.
+    pub(super) fn new(documents: Arc<dyn Documents>, number: &str) -> Self {
+        Self { documents, number: number.to_owned(), days: Mutex::default() }
     }
 
     /// Whether that message was dealt with.
@@ -112,9 +126,51 @@ impl Messages {
     }
 
     fn day(&self, now: Time) -> Arc<StateFile<Noted>> {
-        let day = day_of(now);
+        self.file_of(day_of(now))
+    }
+
+    fn file_of(&self, day: Date) -> Arc<StateFile<Noted>> {
         let new = || Arc::new(StateFile::new(Arc::clone(&self.documents), name_of(day), &self.number));
         Arc::clone(self.days.lock().entry(day).or_insert_with(new))
+    }
+
+    /// The names of all documents, and what stands in them.
+    pub(super) fn add_to(&self, numbers: &mut Numbers) -> io::Result<Vec<String>> {
+        let days = self.days.lock();
+        for (day, file) in &*days {
+            add(numbers, &name_of(*day), file)?;
+        }
+        Ok(days.keys().map(|day| name_of(*day)).collect())
+    }
+
+    /// Takes in what stands in one of them, as other daemons may have changed it.
+    pub(super) fn take_in(&self, name: &str, found: Changes) -> io::Result<Vec<Place>> {
+        day_in(name).map_or(Ok(Vec::new()), |day| self.file_of(day).take_in(found))
+    }
+
+    /// The entries of each that are not stored as they are now. Those of days that were over by then are taken out.
+    pub(super) fn unstored(&self, before: Time) -> io::Result<Vec<(String, Changes)>> {
+        let first = day_of(before);
+        let days = self.days.lock();
+        let unstored = days.iter().map(|(day, file)| {
+            if *day < first && !file.get().is_empty() {
+                *file.change() = Noted::default();
+            }
+            Ok((name_of(*day), file.unstored(|_| {})?))
+        });
+        unstored.collect()
+    }
+
+    /// These are stored now.
+    pub(super) fn stored(&self, name: &str, stored: Changes) {
+        if let Some(day) = day_in(name) {
+            self.file_of(day).stored(stored);
+        }
+    }
+
+    /// The places of all entries that are stored.
+    pub(super) fn places(&self) -> Vec<(String, Vec<Place>)> {
+        self.days.lock().iter().map(|(day, file)| (name_of(*day), file.places())).collect()
     }
 
     /// Puts everything on stable storage, and removes the days that were over by then.
@@ -150,7 +206,8 @@ mod tests {
     #[tokio::test]
     async fn what_is_written_with_a_message_is_as_long_as_its_day() {
         let temp = tempfile::tempdir().unwrap();
-        let open = || Messages::open(Arc::new(InFiles::open(temp.path()).unwrap()), "106").unwrap();
+        let documents = || Arc::new(InFiles::open(temp.path()).unwrap()) as Arc<dyn Documents>;
+        let open = || Messages::open(&documents(), "106").unwrap();
         let path = |day: &str| temp.path().join(format!("channels/whatsapp-2026-09-{day}.json"));
         let about = About::Ask(AskId::from_bits(7));
         let messages = open();

@@ -13,11 +13,13 @@ mod confirmations;
 mod confirming;
 mod contacts;
 mod deadline_text;
+mod entries;
 mod errors;
 mod identities;
 mod inbound;
 mod messages;
 mod outbox;
+mod owed;
 mod payload;
 mod posting;
 mod rates;
@@ -28,6 +30,7 @@ mod state_file;
 mod statuses;
 mod taps;
 mod text;
+mod together;
 mod waiting;
 mod webhook;
 mod words;
@@ -54,9 +57,11 @@ use jiff::tz::TimeZone;
 use outbox::Outbox;
 use parking_lot::Mutex;
 use posting::Begun;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::{Arc, OnceLock};
+use together::News;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Semaphore, broadcast, watch};
 use waiting::Waiting;
 
@@ -82,8 +87,6 @@ struct Inner {
     waiting: Waiting,
     /// Places for webhooks with such messages. Meta alone goes on with those that find none.
     places: Arc<Semaphore>,
-    /// Held by person while one of their messages is dealt with.
-    reading: KeyedLock<String>,
     /// Held while webhooks that other daemons have kept are dealt with.
     taking_kept: tokio::sync::Mutex<()>,
     /// Held by person while they are invited to write.
@@ -92,6 +95,8 @@ struct Inner {
     invited: Mutex<HashMap<String, Invitation>>,
     /// Questions of several messages of which some were accepted, by ask, route and question.
     begun: Mutex<HashMap<(AskId, usize, usize), Begun>>,
+    /// The closing messages that are sent again.
+    closing_again: Mutex<HashSet<(AskId, usize)>>,
     /// The closing messages that statuses tell of.
     closings: broadcast::Sender<CallbackData>,
     /// Changes whenever a status was taken in, or a message that had to wait.
@@ -125,7 +130,7 @@ pub(in crate::host) fn open(
         webhooks: OnceLock::new(),
         waiting: Waiting::default(),
         places: Arc::new(Semaphore::new(PLACES)),
-        reading: KeyedLock::default(),
+        closing_again: Mutex::default(),
         taking_kept: tokio::sync::Mutex::default(),
         inviting: KeyedLock::default(),
         invited: Mutex::default(),
@@ -141,10 +146,14 @@ impl Adapter for Whatsapp {
         let routes = self.connect_beside(broker, webhooks);
         self.0.outbox.resume();
         self.close_what_is_owed();
+        if let Some(news) = self.0.contacts.news() {
+            let channel = self.clone();
+            self.0.ctx.spawn(async move { channel.act_on(news).await });
+        }
         routes
     }
 
-    /// What is known of people is the leader's alone.
+    /// The leader sends, and acts on what others read.
     fn connect_beside(&self, broker: &Broker, webhooks: &Webhooks) -> Router {
         if self.0.broker.set(broker.downgrade()).is_err() {
             tracing::error!("the WhatsApp channel belongs to another broker");
@@ -154,6 +163,8 @@ impl Adapter for Whatsapp {
     }
 
     async fn take_kept(&self) {
+        // It is told of, and happens again with the next look.
+        let _away = self.0.contacts.catch_up().await;
         webhook::take_kept(self).await;
     }
 
@@ -167,6 +178,18 @@ impl Adapter for Whatsapp {
 impl Whatsapp {
     fn broker(&self) -> Option<Broker> {
         self.0.broker.get().and_then(WeakBroker::upgrade)
+    }
+
+    /// Does what follows from what other daemons have read and stored.
+    async fn act_on(&self, mut news: UnboundedReceiver<News>) {
+        while let Some(one) = news.recv().await {
+            match one {
+                News::Wrote(id) => drop(self.0.invited.lock().remove(&self.0.contacts.person(&id))),
+                News::Notes => self.0.outbox.resume(),
+                News::Unclosed => self.close_what_is_owed(),
+                News::Closing(closing) => drop(self.0.closings.send(closing)),
+            }
+        }
     }
 
     fn now(&self) -> Time {

@@ -3,9 +3,10 @@
 
 use super::callback_data::{CallbackData, Kind};
 use super::client::{Client, Content, Failure, Outgoing};
-use super::contacts::{Contacts, Note};
+use super::contacts::Contacts;
 use super::errors::Verdict;
 use super::messages::About;
+use super::owed::{Note, Owed};
 use super::rates::Rates;
 use super::send_log::SendLog;
 use super::text;
@@ -153,17 +154,18 @@ impl Outbox {
     pub(super) async fn send_in(&self, slot: Slot, message: &Outgoing<'_>, attempt: u8) -> Sent {
         let Inner { client, contacts, log, rates, ctx, .. } = &*self.0;
         let message = &Outgoing { to: &contacts.current(message.to), ..message.clone() };
-        if contacts.leaves(&slot.person, message.callback.as_ref()) {
+        if !contacts.to_confirm(&slot.person).is_empty() {
+            let leaves = |contacts: &Contacts| contacts.leaves(&slot.person, message.callback.as_ref());
             // If this fails, a crash may lead to a needless or a missing question whether the person meant it.
-            let _not_stored = contacts.save().await;
+            let (_changed, _not_stored) = contacts.change_of(&slot.person, leaves).await;
         }
         let called = ctx.clock().now();
         let reply = client.send(message, attempt).await;
-        if reply.wa_id.is_some_and(|wa_id| contacts.learn(message.to, &wa_id)) {
+        let left = contacts.left(called, reply.date);
+        if reply.wa_id.is_some_and(|wa_id| contacts.learn(message.to, &wa_id)) || contacts.tells_clock() {
             // If this fails, the next reply or status says it again.
             let _not_stored = contacts.save().await;
         }
-        let left = contacts.left(called, reply.date);
         rates.lock().over(&slot.person, slot.began, ticks(ctx));
         match reply.result {
             Ok(id) => Sent::Accepted(id, left),
@@ -178,27 +180,31 @@ impl Outbox {
     }
 
     /// Sends a text in the background. Once [`Contacts::save`] has returned, the next start goes on with it.
-    pub(super) fn note(&self, note: Note) {
+    pub(super) fn note(&self, note: &Note) {
         // Each request for confirmation is about other words, so one on its way does not stand for the next.
-        if self.0.contacts.owe(&note) {
-            self.deliver(note);
+        let owed = self.0.contacts.owe(note);
+        if let Some(owed) = owed.filter(|_| self.0.contacts.sends()) {
+            self.deliver(owed);
         }
     }
 
     /// Goes on with what people still have to be told.
     pub(super) fn resume(&self) {
-        self.0.contacts.owed().into_iter().for_each(|note| self.deliver(note));
+        self.0.contacts.owed().into_iter().for_each(|owed| self.deliver(owed));
     }
 
-    fn deliver(&self, note: Note) {
+    fn deliver(&self, owed: Owed) {
+        if !self.0.contacts.takes_in_hand(&owed) {
+            return;
+        }
         let outbox = self.clone();
         self.0.ctx.finish(async move {
-            for text in text::note(&note.text) {
-                if !outbox.send_note(&note, &text).await {
+            for text in text::note(&owed.note.text) {
+                if !outbox.send_note(&owed.note, &text).await {
                     return;
                 }
             }
-            outbox.0.contacts.told(&note);
+            outbox.0.contacts.told(&owed);
             // If this fails and askd restarts, it says it once more.
             let _not_stored = outbox.0.contacts.save().await;
         });
@@ -226,7 +232,9 @@ impl Outbox {
                         },
                     );
                     if let Some((nth, person)) = &note.confirms {
-                        contacts.confirmation_left(person, *nth, &id, left.by, false);
+                        let left = |contacts: &Contacts| contacts.confirmation_left(person, *nth, &id, left.by, false);
+                        // If this fails, the status says it again.
+                        let ((), _not_stored) = contacts.change_of(person, left).await;
                     }
                     return true;
                 }

@@ -54,7 +54,7 @@ impl Channel for Whatsapp {
             return Some(Posted::Never { trouble: Trouble::Unknown, why: "the route is gone".to_owned() });
         };
         if !self.0.contacts.window_is_open(to) {
-            // Another daemon may have acknowledged a message of theirs that this one has not read yet.
+            // Another daemon may have acknowledged a message of theirs that this one does not know yet.
             self.take_kept().await;
         }
         if !self.0.contacts.window_is_open(to) {
@@ -94,7 +94,7 @@ impl Channel for Whatsapp {
                 // Only the last message says when the question left.
                 Sent::Lost(when) => Posted::Unknown(Some(when).filter(|_| kind == Kind::Question)),
                 Sent::Refused(Verdict::WindowClosed) => {
-                    self.0.contacts.window_closed(to, self.now());
+                    self.window_closed(to).await;
                     return self.invite(ask, route, attempt, to).await;
                 }
                 Sent::Refused(verdict) => refused(verdict),
@@ -178,7 +178,7 @@ impl Whatsapp {
                 let _not_stored = self.0.contacts.save().await;
                 return Some(Reminded::Sent);
             }
-            Sent::Refused(Verdict::WindowClosed) => self.0.contacts.window_closed(to, self.now()),
+            Sent::Refused(Verdict::WindowClosed) => self.window_closed(to).await,
             // The next reminder will be sent.
             Sent::Refused(_) | Sent::NotBegun => {}
             Sent::Lost(_) => return Some(Reminded::Unknown),
@@ -241,6 +241,10 @@ impl Whatsapp {
     /// Whether the question that the invitation was sent for still waits for the person to write. In doubt it does. A
     /// person who let that question end has put the invitation aside, so the next question needs another one.
     async fn still_waits(&self, invitation: &Invitation) -> bool {
+        // It failed, as another daemon was told.
+        if self.0.contacts.has_seen(&invitation.message) {
+            return false;
+        }
         let Some(broker) = self.broker() else { return true };
         let Ok(ask) = broker.get(invitation.ask).await else { return true };
         let open = ask.filter(|ask| ask.outcome().is_none());

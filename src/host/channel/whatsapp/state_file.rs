@@ -1,6 +1,10 @@
 //! A document that holds what has to be remembered of each number of the business. Several tasks
 //! change it at once; changes that come together share one write. Its owner decides what stands in it.
+//!
+//! Where several daemons change it, it is no document but entries, each of which is stored by itself ([`super::together`]).
 
+use super::entries::{self, Changes, Values};
+use crate::host::store::memory::Place;
 use crate::host::store::{CHANNELS_FORMAT, Documents, aside};
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use serde::de::DeserializeOwned;
@@ -33,6 +37,16 @@ pub(super) struct StateFile<T> {
 struct Kept<T> {
     state: T,
     changes: u64,
+    /// The entries as they are stored, if several daemons change them; how many changes are in them, and in what is being stored.
+    stored: Values,
+    covers: u64,
+    covering: u64,
+}
+
+impl<T> Kept<T> {
+    const fn new(state: T) -> Self {
+        Self { state, changes: 0, stored: Values::new(), covers: 0, covering: 0 }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -58,7 +72,7 @@ impl<T: Clone + Default + Serialize + DeserializeOwned + Send + 'static> StateFi
             }
         }
         let (state, damaged) = salvaged::<T>(others.remove(number).unwrap_or_else(|| json!({})));
-        let kept = Mutex::new(Kept { state, changes: 0 });
+        let kept = Mutex::new(Kept::new(state));
         let mut file = Self { others, whole, kept, ..Self::new(documents, name, number) };
         if !damaged.is_empty() {
             tracing::error!(
@@ -77,7 +91,7 @@ impl<T: Clone + Default + Serialize + DeserializeOwned + Send + 'static> StateFi
     /// A document that is not there yet.
     pub(super) fn new(documents: Arc<dyn Documents>, name: impl Into<Arc<str>>, number: &str) -> Self {
         let (name, number, others) = (name.into(), number.to_owned(), BTreeMap::new());
-        let kept = Mutex::new(Kept { state: T::default(), changes: 0 });
+        let kept = Mutex::new(Kept::new(T::default()));
         Self { documents, name, number, others, whole: false, kept, written: Arc::default() }
     }
 
@@ -110,6 +124,63 @@ impl<T: Clone + Default + Serialize + DeserializeOwned + Send + 'static> StateFi
         let write = self.writing(state);
         let writing = tokio::task::spawn_blocking(move || write().map(|()| *written = covers));
         writing.await.map_err(io::Error::other)?
+    }
+
+    /// The entries of each number, for a memory that has entries in place of the document.
+    pub(super) fn entries(&self) -> io::Result<BTreeMap<String, Values>> {
+        let mut numbers: BTreeMap<String, Values> =
+            self.others.iter().map(|(number, state)| (number.clone(), entries::of(state.clone()))).collect();
+        numbers.insert(self.number.clone(), entries::of(serde_json::to_value(&*self.get())?));
+        Ok(numbers)
+    }
+
+    /// The entries that are not stored as they are now. `forget` drops what is old.
+    pub(super) fn unstored(&self, forget: impl FnOnce(&mut T)) -> io::Result<Changes> {
+        let mut kept = self.kept.lock();
+        kept.covering = kept.changes;
+        if kept.covers == kept.changes {
+            return Ok(Changes::new());
+        }
+        forget(&mut kept.state);
+        Ok(entries::changed(&kept.stored, entries::of(serde_json::to_value(&kept.state)?)))
+    }
+
+    /// These are stored now.
+    pub(super) fn stored(&self, stored: Changes) {
+        let mut kept = self.kept.lock();
+        kept.covers = kept.covering;
+        entries::put(&mut kept.stored, stored);
+    }
+
+    /// Takes in what is stored, as other daemons may have changed it. What this one has changed and not stored yet is newer. Returns what
+    /// it did not know.
+    pub(super) fn take_in(&self, mut found: Changes) -> io::Result<Vec<Place>> {
+        let mut kept = self.kept.lock();
+        found.retain(|place, value| kept.stored.get(place) != value.as_ref());
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut now = entries::of(serde_json::to_value(&kept.state)?);
+        let unstored = entries::changed(&kept.stored, now.clone());
+        entries::put(&mut kept.stored, found.clone());
+        found.retain(|place, _| !unstored.contains_key(place));
+        let places = found.keys().cloned().collect();
+        entries::put(&mut now, found);
+        let (state, damaged) = salvaged::<T>(entries::composed(now));
+        if !damaged.is_empty() {
+            let places: Vec<_> = damaged.keys().collect();
+            tracing::error!(
+                ?places,
+                "entries of the memory of the WhatsApp channel are damaged; they count as missing"
+            );
+        }
+        kept.state = state;
+        Ok(places)
+    }
+
+    /// The places of all entries that are stored.
+    pub(super) fn places(&self) -> Vec<Place> {
+        self.kept.lock().stored.keys().cloned().collect()
     }
 
     /// Writes the document with this state.

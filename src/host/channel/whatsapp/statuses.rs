@@ -25,9 +25,11 @@ fn undelivered(progress: &Progress) -> Option<(Undelivered, Trouble)> {
 }
 
 impl Whatsapp {
-    /// Takes a status in. Statuses may come in any order and any number of times.
+    /// Takes a status in. Statuses may come in any order and any number of times. What the channel remembers of it comes first: what follows
+    /// in the ask may depend on it.
     pub(super) async fn status(&self, broker: &Broker, status: Status) -> Result<(), NotStored> {
         let contacts = &self.0.contacts;
+        let turn = contacts.turn(status.ids.any().map_or("", String::as_str)).await?;
         self.same_person(&status.ids);
         let window = matches!(status.progress, Progress::Failed { code: WINDOW_CLOSED, .. });
         let failed = undelivered(&status.progress);
@@ -35,7 +37,7 @@ impl Whatsapp {
         if let Some(person) = status.ids.any().filter(|_| window && !contacts.has_seen(&status.id)) {
             contacts.window_closed(person, status.at.unwrap_or_default() + Duration::from_millis(999));
         }
-        let Some(callback) = status.callback.as_deref().and_then(CallbackData::parse) else { return Ok(()) };
+        let Some(callback) = status.callback.as_deref().and_then(CallbackData::parse) else { return turn.end().await };
         self.recognise(broker, &callback, &status).await?;
         let (ask, route, attempt) = (callback.ask, callback.route, callback.attempt);
         let event = match (callback.kind, failed) {
@@ -50,32 +52,40 @@ impl Whatsapp {
                 WidgetEvent::Status { attempt, question: callback.part, message, status: status_of, at: status.at }
             }
             (Kind::Template, Some(failed)) => {
+                contacts.saw(&status.id);
+                turn.end().await?;
                 return self.invitation_failed(broker, &callback, &status, failed).await;
             }
             (Kind::Template, None) => WidgetEvent::Posted { attempt, posted: Posted::Held(status.id.clone()) },
-            (Kind::Closing, Some(_)) => return self.closing_failed(&callback, &status, window).await,
-            (Kind::Note | Kind::Confirmation, Some(_)) => return Ok(()),
+            (Kind::Closing, Some(_)) => return self.closing_failed(turn, &callback, &status, window).await,
+            (Kind::Note | Kind::Confirmation, Some(_)) => return turn.end().await,
             (kind @ (Kind::Closing | Kind::Note | Kind::Confirmation), None) => {
-                let question = callback.part;
-                let about = match kind {
-                    Kind::Closing => About::Ask(ask),
-                    Kind::Confirmation => About::Request { ask, question, confirms: attempt },
-                    _ => About::Question { ask, question },
-                };
-                contacts.is_about(&status.id, about);
-                if kind == Kind::Closing {
-                    let _no_task_waits = self.0.closings.send(callback);
-                }
-                if kind == Kind::Confirmation
-                    && let (Progress::Sent, Some(sent), Some(person)) = (&status.progress, status.at, status.ids.any())
-                {
-                    contacts.confirmation_left(&contacts.person(person), attempt, &status.id, sent, true);
-                }
+                self.learn_about(kind, &callback, &status);
                 // The reply to our call may have been lost, and then nothing else says what a quote of it means.
-                return contacts.save().await;
+                return turn.end().await;
             }
         };
+        turn.end().await?;
         apply(broker, ask, event.on(route)).await.map(drop)
+    }
+
+    /// Learns what a message that asks no question is about.
+    fn learn_about(&self, kind: Kind, callback: &CallbackData, status: &Status) {
+        let (contacts, ask, question) = (&self.0.contacts, callback.ask, callback.part);
+        let about = match kind {
+            Kind::Closing => About::Ask(ask),
+            Kind::Confirmation => About::Request { ask, question, confirms: callback.attempt },
+            _ => About::Question { ask, question },
+        };
+        contacts.is_about(&status.id, about);
+        if kind == Kind::Closing {
+            self.heard_of_closing(*callback);
+        }
+        if kind == Kind::Confirmation
+            && let (Progress::Sent, Some(sent), Some(person)) = (&status.progress, status.at, status.ids.any())
+        {
+            contacts.confirmation_left(&contacts.person(person), callback.attempt, &status.id, sent, true);
+        }
     }
 
     /// Learns another number of the person a question was sent to, if the statuses of the question name it.
@@ -88,7 +98,8 @@ impl Whatsapp {
         let Some(widget) = ask.widgets.get(callback.route) else { return Ok(()) };
         let sending = widget.sendings.iter().find(|sending| sending.attempt == callback.attempt);
         let to = sending.and_then(|sending| sending.to.as_ref()).unwrap_or(&widget.route.chat);
-        if self.0.contacts.learn(to, number) { self.0.contacts.save().await } else { Ok(()) }
+        self.0.contacts.learn(to, number);
+        Ok(())
     }
 
     /// The invitation to write did not arrive: none of the questions that wait for it will be shown.
@@ -102,6 +113,7 @@ impl Whatsapp {
         // An invitation needs no open window.
         let why = if why == Undelivered::WindowClosed { Undelivered::ForGood } else { why };
         self.0.invited.lock().retain(|_, invitation| invitation.message != status.id);
+        self.catch_up(broker).await?;
         let mut asks = broker.asked_of(&self.0.contacts.all_ids(&status.ids.all()));
         if !asks.contains(&callback.ask) {
             asks.push(callback.ask);

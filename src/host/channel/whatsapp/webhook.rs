@@ -81,7 +81,7 @@ async fn take(State(state): State<Arc<WebhookState>>, signed: Signed) -> Result<
         return Ok(StatusCode::OK);
     };
     let broker = state.channel.broker().ok_or(NotStored)?;
-    if !broker.leads() {
+    if !broker.leads() && !state.channel.0.contacts.is_shared().await? {
         let kept = broker.keep_webhook(ChannelName::WHATSAPP.as_str(), signed.body.to_vec()).await;
         return kept.map(|()| StatusCode::OK).map_err(|error| {
             tracing::error!(%error, "a WhatsApp webhook could not be kept for the leader; Meta sends it again");

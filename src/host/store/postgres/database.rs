@@ -77,6 +77,10 @@ impl From<sqlx::Error> for Failed {
     }
 }
 
+fn late() -> Failed {
+    Failed::Unchanged(format!("the database did not answer within {} ms", LIMIT.as_millis()))
+}
+
 fn code(error: &sqlx::Error) -> Option<String> {
     Some(error.as_database_error()?.code()?.into_owned())
 }
@@ -120,7 +124,7 @@ pub(super) enum Durable {
 
 /// A connection in a transaction. It is closed, unless the transaction was ended: what comes of a call that was given up is not
 /// known, and the next transaction must not begin within this one.
-struct Open {
+pub(super) struct Open {
     connection: PoolConnection<Postgres>,
     ended: bool,
 }
@@ -180,7 +184,6 @@ impl Connections {
         first: &str,
         work: Work<T>,
     ) -> Result<T, Failed> {
-        let late = || Failed::Unchanged(format!("the database did not answer within {} ms", LIMIT.as_millis()));
         if left.is_zero() {
             return Err(late());
         }
@@ -204,12 +207,33 @@ impl Connections {
             }
         };
         let (open, done) = self.clock.timeout(left, prepare).await.ok_or_else(late)??;
+        self.commit(open).await.map(|()| done)
+    }
+
+    /// Commits a transaction.
+    pub(super) async fn commit(&self, open: Open) -> Result<(), Failed> {
         match self.clock.timeout(COMMIT_LIMIT, open.end("commit")).await {
-            Some(Ok(())) => Ok(done),
+            Some(Ok(())) => Ok(()),
             Some(Err(error)) if is_refused(&error) => Err(error.into()),
             Some(Err(error)) => Err(Failed::Unknown(error.to_string())),
             None => Err(Failed::Unknown("the database did not say whether it has committed".to_owned())),
         }
+    }
+
+    /// Begins a transaction that stays open between calls. The server ends it if none comes for a while.
+    pub(super) async fn open(&self, first: &str, work: Work<()>) -> Result<Open, Failed> {
+        let begun = async {
+            let mut open = self.begin(Durable::Yes, first).await?;
+            work(&mut open.connection).await?;
+            Ok::<_, sqlx::Error>(open)
+        };
+        Ok(self.clock.timeout(LIMIT, begun).await.ok_or_else(late)??)
+    }
+
+    /// Does work in it. If that fails, the transaction is over, and has changed nothing.
+    pub(super) async fn within<T>(&self, mut open: Open, work: Work<T>) -> Result<(Open, T), Failed> {
+        let done = self.clock.timeout(LIMIT, work(&mut open.connection)).await.ok_or_else(late)??;
+        Ok((open, done))
     }
 
     /// Reads in a transaction: behind a pooler its statements come to one server process.

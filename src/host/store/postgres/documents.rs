@@ -1,11 +1,14 @@
 //! Documents as rows.
 
 use super::database::{Work, query, scalar};
+use super::hints::Hints;
 use super::look::from_outside;
+use super::memory::InEntries;
 use super::rates::InRates;
 use super::statement::statement;
 use super::{CLEAN, Durable, Shared};
 use crate::host::store::marks::{COPY_ID, MARK};
+use crate::host::store::memory::Memory;
 use crate::host::store::{Documents, Rates, aside};
 use std::io;
 use std::sync::Arc;
@@ -17,6 +20,15 @@ pub async fn document_of(url: &str, name: &'static str) -> Result<Option<Vec<u8>
             if !scalar::<bool>("select to_regclass('askd.documents') is not null").fetch_one(&mut *connection).await? {
                 return Ok(None);
             }
+            // Tables of an earlier version have documents only.
+            let entries = "select to_regproc('askd.remembered') is not null";
+            if scalar::<bool>(entries).fetch_one(&mut *connection).await? {
+                let remembered = "select convert_to(remembered, 'UTF8') from askd.remembered($1)";
+                let remembered = scalar(remembered).bind(name).fetch_optional(&mut *connection).await?;
+                if remembered.is_some() {
+                    return Ok(remembered);
+                }
+            }
             scalar("select bytes from askd.documents where name = $1").bind(name).fetch_optional(connection).await
         })
     });
@@ -25,9 +37,13 @@ pub async fn document_of(url: &str, name: &'static str) -> Result<Option<Vec<u8>
 
 /// Documents in PostgreSQL.
 #[derive(Debug)]
-pub(super) struct InTables(pub(super) Arc<Shared>);
+pub(super) struct InTables(Arc<Shared>, Arc<InEntries>);
 
 impl InTables {
+    pub(super) fn new(shared: &Arc<Shared>, hints: &Hints) -> Self {
+        Self(Arc::clone(shared), Arc::new(InEntries::new(Arc::clone(shared), hints.clone())))
+    }
+
     fn write(&self, durable: Durable, name: &str, bytes: &[u8]) -> io::Result<()> {
         let write = statement(
             "insert into askd.documents (name, bytes) values ($1, $2)
@@ -78,6 +94,10 @@ impl Documents for InTables {
 
     fn rates(&self) -> Option<Arc<dyn Rates>> {
         Some(Arc::new(InRates(Arc::clone(&self.0))))
+    }
+
+    fn memory(&self) -> Option<Arc<dyn Memory>> {
+        Some(Arc::clone(&self.1) as Arc<dyn Memory>)
     }
 
     fn set_aside(&self, name: &str) -> io::Result<()> {

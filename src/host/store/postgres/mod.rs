@@ -16,6 +16,7 @@ mod hints;
 mod holding;
 mod lease;
 mod look;
+mod memory;
 mod news;
 mod nodes;
 mod opening;

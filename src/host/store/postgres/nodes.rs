@@ -99,7 +99,10 @@ impl Node {
                             // Nobody knows whether the server's clock was set back since.
                             query("delete from askd.rates").execute(&mut *connection).await?;
                         }
-                        if node != ALONE {
+                        if node == ALONE {
+                            // Whoever is alone changes documents.
+                            query("select askd.fold_memory()").execute(&mut *connection).await?;
+                        } else {
                             // A daemon that will not serve them holds up nobody who brings them back.
                             let mark = scalar::<Vec<u8>>("select bytes from askd.documents where name = $1").bind(MARK);
                             let mark = mark.fetch_optional(&mut *connection).await?.unwrap_or_default();

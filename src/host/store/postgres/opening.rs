@@ -311,7 +311,7 @@ impl Waiting {
             left: self.left.clone(),
             overtaken: self.node.holding.lost().clone(),
         });
-        let documents = Arc::new(InTables(Arc::clone(&shared)));
+        let documents = Arc::new(InTables::new(&shared, &self.hints));
         let audit = Some(Together { lines: Arc::new(AuditRows(Arc::clone(&shared))), node: self.node.node.clone() });
         let store = InPostgres {
             shared,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// The tables, what each later version adds, and the newest version.
 const SCHEMA: &str = include_str!("schema.sql");
-const LATER: [(i32, &str); 16] = [
+const LATER: [(i32, &str); 17] = [
     (2, include_str!("schema-2.sql")),
     (3, include_str!("schema-3.sql")),
     (4, include_str!("schema-4.sql")),
@@ -27,8 +27,9 @@ const LATER: [(i32, &str); 16] = [
     (15, include_str!("schema-15.sql")),
     (16, include_str!("schema-16.sql")),
     (17, include_str!("schema-17.sql")),
+    (18, include_str!("schema-18.sql")),
 ];
-pub(super) const TABLES: i32 = 17;
+pub(super) const TABLES: i32 = 18;
 /// The newest format of records that this askd reads. It writes no other.
 #[expect(clippy::cast_possible_wrap, reason = "it is small")]
 pub(super) const READS: i32 = record::VERSION as i32;

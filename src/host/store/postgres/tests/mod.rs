@@ -8,6 +8,7 @@ mod edges;
 mod holding;
 mod hosts;
 mod leading;
+mod memory;
 mod restored;
 mod settling;
 

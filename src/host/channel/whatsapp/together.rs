@@ -1,0 +1,318 @@
+//! What is known of people where several daemons serve the number: each stores what it changes entry by entry, and learns what others have
+//! changed. Whoever changes what is known of a person has that person's turn, so that one message of theirs is dealt with at a time,
+//! whichever daemons Meta calls.
+
+use super::callback_data::CallbackData;
+use super::contacts::{Contacts, FILE, KEEP};
+use super::entries::{Changes, Values};
+use super::state_file::StateFile;
+use crate::clock::{Clock, Moment};
+use crate::host::channel::NotStored;
+use crate::host::keyed_lock::KeyGuard;
+use crate::host::store::memory::{self, Changed, Entries, Known, Memory, Place};
+use crate::random;
+use crate::sabotage::on;
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// What was taken out is told for an hour. After this time without a look, a daemon reads everything.
+const OUT_OF_TOUCH: Duration = Duration::from_secs(1_800);
+
+/// What another daemon has stored that this one has to act on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum News {
+    /// The person with this id wrote.
+    Wrote(String),
+    /// People have to be told something.
+    Notes,
+    /// A closing message may have to be sent again.
+    Unclosed,
+    /// A status told of this closing message.
+    Closing(CallbackData),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Together {
+    memory: Arc<dyn Memory>,
+    number: String,
+    clock: Clock,
+    /// The memory has entries. Until then the leader has documents, and reads what people write.
+    is_shared: AtomicBool,
+    /// Up to where this daemon knows. Held while it reads what others have changed, or stores what it has, until that is taken in.
+    known: tokio::sync::Mutex<Option<(Known, Moment)>>,
+    news: UnboundedSender<News>,
+    unheard: Mutex<Option<UnboundedReceiver<News>>>,
+}
+
+/// Whoever has it may change what is known of a person.
+#[must_use]
+pub(super) struct Turn<'a> {
+    contacts: &'a Contacts,
+    held: Option<Box<dyn memory::Turn>>,
+    _alone: KeyGuard,
+}
+
+impl Turn<'_> {
+    /// Puts everything on stable storage.
+    pub(super) async fn end(self) -> Result<(), NotStored> {
+        self.contacts.save_in(self.held).await
+    }
+}
+
+impl Together {
+    pub(super) fn new(memory: Arc<dyn Memory>, number: &str, clock: Clock) -> Self {
+        let (news, unheard) = unbounded_channel();
+        let (number, is_shared, unheard) = (number.to_owned(), AtomicBool::default(), Mutex::new(Some(unheard)));
+        Self { memory, number, clock, is_shared, known: tokio::sync::Mutex::default(), news, unheard }
+    }
+
+    /// The leader begins: what its documents have becomes entries, unless a daemon is there that would miss them. Returns all entries.
+    pub(super) fn begin(&self, documents: &[String], numbers: Numbers) -> io::Result<Option<Changed>> {
+        let text = |values: BTreeMap<(String, Place), Value>| {
+            values.into_iter().map(|(at, it)| (at, Some(it.to_string()))).collect()
+        };
+        let entries: Vec<_> = numbers.into_iter().map(|(number, values)| (number, text(values))).collect();
+        let found = self.memory.share(&self.number, documents, &entries)?;
+        self.is_shared.store(found.is_some(), Ordering::Relaxed);
+        Ok(found)
+    }
+
+    pub(super) fn leads(&self) -> bool {
+        self.memory.leads()
+    }
+}
+
+/// All that is known of each number of the business.
+pub(super) type Numbers = BTreeMap<String, BTreeMap<(String, Place), Value>>;
+
+/// Adds what a document has.
+pub(super) fn add<T>(to: &mut Numbers, name: &str, document: &StateFile<T>) -> io::Result<()>
+where
+    T: Clone + Default + Serialize + DeserializeOwned + Send + 'static,
+{
+    for (number, values) in document.entries()? {
+        let named = |values: Values| values.into_iter().map(|(place, value)| ((name.to_owned(), place), value));
+        to.entry(number).or_default().extend(named(values));
+    }
+    Ok(())
+}
+
+fn not_stored(error: &io::Error) -> NotStored {
+    tracing::error!(%error, "the memory of the WhatsApp channel cannot be used");
+    NotStored
+}
+
+impl Contacts {
+    /// What the leader's documents have becomes entries, if several daemons can have them.
+    pub(super) fn begin(&self) -> io::Result<()> {
+        let Some(together) = self.together.as_ref().filter(|together| together.leads()) else { return Ok(()) };
+        let mut numbers = Numbers::new();
+        let mut names = self.messages.add_to(&mut numbers)?;
+        add(&mut numbers, FILE, &self.file)?;
+        names.push(FILE.to_owned());
+        match together.begin(&names, numbers)? {
+            // Nobody else has it yet.
+            Some(found) => self.take_in(together, found, &mut *together.known.try_lock().map_err(io::Error::other)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Puts everything on stable storage: what people have to be told comes before the messages that it replies to.
+    async fn save_documents(&self) -> io::Result<()> {
+        let before = self.now() - KEEP;
+        self.file.save(|known| known.forget(before)).await?;
+        self.messages.save(before).await
+    }
+
+    /// The entries of each document that are not stored as they are now.
+    fn unstored(&self) -> io::Result<Vec<(String, Changes)>> {
+        let before = self.now() - KEEP;
+        let mut unstored = self.messages.unstored(before)?;
+        unstored.push((FILE.to_owned(), self.file.unstored(|known| known.forget(before))?));
+        Ok(unstored)
+    }
+
+    /// These are stored now.
+    fn stored(&self, name: &str, stored: Changes) {
+        if name == FILE { self.file.stored(stored) } else { self.messages.stored(name, stored) }
+    }
+
+    /// Takes in what stands in one of them, as other daemons may have changed it. Returns what was not known.
+    fn take_in_of(&self, name: &str, found: Changes) -> io::Result<Vec<Place>> {
+        if name == FILE { self.file.take_in(found) } else { self.messages.take_in(name, found) }
+    }
+
+    /// The places of all entries that are stored.
+    fn places(&self) -> Vec<(String, Vec<Place>)> {
+        let mut places = self.messages.places();
+        places.push((FILE.to_owned(), self.file.places()));
+        places
+    }
+
+    fn shared(&self) -> Option<&Together> {
+        self.together.as_ref().filter(|together| together.is_shared.load(Ordering::Relaxed))
+    }
+
+    /// Whether any daemon reads what people write, and not the leader alone.
+    pub(super) async fn is_shared(&self) -> Result<bool, NotStored> {
+        let Some(together) = self.together.as_ref().filter(|_| !on("leaderreads")) else { return Ok(false) };
+        if !together.is_shared.load(Ordering::Relaxed) && !together.leads() {
+            let shared = together.memory.is_shared().await.map_err(|error| not_stored(&error))?;
+            together.is_shared.store(shared, Ordering::Relaxed);
+        }
+        Ok(self.shared().is_some())
+    }
+
+    /// Whether another daemon may change the same.
+    pub(super) fn has_company(&self) -> bool {
+        self.shared().is_some()
+    }
+
+    /// Whether this daemon sends what people have to be told.
+    pub(super) fn sends(&self) -> bool {
+        self.together.as_ref().is_none_or(Together::leads)
+    }
+
+    /// What other daemons store from now on, for the one that acts on it.
+    pub(super) fn news(&self) -> Option<UnboundedReceiver<News>> {
+        self.together.as_ref()?.unheard.lock().take()
+    }
+
+    /// Waits until nobody else changes what is known of the person with that id, and learns what others have changed.
+    pub(super) async fn turn(&self, id: &str) -> Result<Turn<'_>, NotStored> {
+        loop {
+            let person = self.person(id);
+            let alone = self.alone.lock(person.clone()).await;
+            let Some(together) = self.shared() else { return Ok(Turn { contacts: self, held: None, _alone: alone }) };
+            let whose = if on("noturn") { random::unique() } else { person.clone() };
+            let mut held = together.memory.turn(&together.number, &whose).await.map_err(|error| not_stored(&error))?;
+            {
+                let mut known = together.known.lock().await;
+                let changed =
+                    held.changed(together.still_known(known.as_ref())).await.map_err(|error| not_stored(&error))?;
+                self.take_in(together, changed, &mut known).map_err(|error| not_stored(&error))?;
+            }
+            if on("noturn") {
+                // So that two of them meet.
+                together.clock.sleep(Duration::from_millis(50)).await;
+            }
+            // They may have learned that it is another person's id, too.
+            if self.person(id) == person {
+                return Ok(Turn { contacts: self, held: Some(held), _alone: alone });
+            }
+        }
+    }
+
+    /// Changes what is known of a person, and puts it on stable storage.
+    pub(super) async fn change_of<T>(&self, id: &str, change: impl FnOnce(&Self) -> T) -> (T, Result<(), NotStored>) {
+        // Without a turn it is stored with what comes next.
+        let turn = self.turn(id).await;
+        let changed = change(self);
+        let stored = match turn {
+            Ok(turn) => turn.end().await,
+            Err(NotStored) => Err(NotStored),
+        };
+        (changed, stored)
+    }
+
+    /// Learns what other daemons have changed.
+    pub(super) async fn catch_up(&self) -> Result<(), NotStored> {
+        let Some(together) = self.shared() else { return Ok(()) };
+        let mut known = together.known.lock().await;
+        let changed = together.memory.changed(&together.number, together.still_known(known.as_ref())).await;
+        changed.and_then(|changed| self.take_in(together, changed, &mut known)).map_err(|error| not_stored(&error))
+    }
+
+    /// Puts everything on stable storage.
+    pub(super) async fn save(&self) -> Result<(), NotStored> {
+        self.save_in(None).await
+    }
+
+    async fn save_in(&self, turn: Option<Box<dyn memory::Turn>>) -> Result<(), NotStored> {
+        let saved = match self.shared() {
+            None => self.save_documents().await,
+            Some(together) => self.save_entries(together, turn).await,
+        };
+        saved.map_err(|error| {
+            tracing::error!(%error, "cannot store what the WhatsApp channel has to remember");
+            NotStored
+        })
+    }
+
+    async fn save_entries(&self, together: &Together, turn: Option<Box<dyn memory::Turn>>) -> io::Result<()> {
+        let _until_taken_in = together.known.lock().await;
+        let unstored = self.unstored()?;
+        let text = |value: &Option<Value>| value.as_ref().map(Value::to_string);
+        let named = unstored.iter().flat_map(|(name, of)| of.iter().map(move |(place, value)| (name, place, value)));
+        let entries: Entries = named.map(|(name, place, value)| ((name.clone(), place.clone()), text(value))).collect();
+        match turn {
+            Some(turn) => turn.end(&entries).await?,
+            None if entries.is_empty() => {}
+            None => together.memory.write(&together.number, &entries).await?,
+        }
+        for (name, of) in unstored {
+            self.stored(&name, of);
+        }
+        Ok(())
+    }
+
+    /// Takes in what a look has found.
+    pub(super) fn take_in(
+        &self,
+        together: &Together,
+        found: Changed,
+        known: &mut Option<(Known, Moment)>,
+    ) -> io::Result<()> {
+        let mut named: BTreeMap<String, Changes> = BTreeMap::new();
+        if found.all {
+            for (name, places) in self.places() {
+                named.entry(name).or_default().extend(places.into_iter().map(|place| (place, None)));
+            }
+        }
+        for ((name, place), value) in found.entries {
+            let value = value.and_then(|text| serde_json::from_str(&text).ok());
+            named.entry(name).or_default().insert(place, value);
+        }
+        let mut wrote = false;
+        for (name, of) in named {
+            for place in self.take_in_of(&name, of)? {
+                let Some(news) = news_of(&name, &place) else { continue };
+                wrote |= matches!(news, News::Wrote(_));
+                let _nobody_acts_here = together.news.send(news);
+            }
+        }
+        if wrote {
+            self.inbound.send_replace(());
+        }
+        *known = found.known.map(|known| (known, together.clock.monotonic()));
+        Ok(())
+    }
+}
+
+impl Together {
+    /// Up to where this daemon knows, unless that was too long ago.
+    fn still_known<'a>(&self, known: Option<&'a (Known, Moment)>) -> Option<&'a Known> {
+        let now = self.clock.monotonic();
+        known.filter(|(_, at)| now.since(*at) < OUT_OF_TOUCH).map(|(known, _)| known)
+    }
+}
+
+fn news_of(name: &str, (section, key): &Place) -> Option<News> {
+    match section.as_str() {
+        _ if name != FILE => None,
+        "last_inbound" => Some(News::Wrote(key.clone())),
+        "notes" => Some(News::Notes),
+        "unclosed" => Some(News::Unclosed),
+        "closings" => CallbackData::parse(key).map(News::Closing),
+        _ => None,
+    }
+}

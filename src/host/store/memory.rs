@@ -1,0 +1,65 @@
+//! What a channel remembers of people where several daemons serve them: entries that each of them changes, in place of a document that one
+//! daemon has alone. Whoever changes what is known of a person has the person's [`Turn`].
+
+use async_trait::async_trait;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::io;
+
+/// Where an entry stands: in a section, under a key.
+pub type Place = (String, String);
+
+/// Entries by the name of their document and their place, each as JSON; without a value it was taken out.
+pub type Entries = BTreeMap<(String, Place), Option<String>>;
+
+/// Up to where a daemon knows what was changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Known {
+    /// The oldest transaction that still ran at the last look: what it or a later one changed was not seen for certain.
+    pub(super) since: u64,
+    /// The server's era.
+    pub(super) era: String,
+}
+
+/// What a look finds.
+#[derive(Debug)]
+pub struct Changed {
+    pub entries: Entries,
+    /// These are all entries that there are.
+    pub all: bool,
+    /// `None`: the next look reads all of them.
+    pub known: Option<Known>,
+}
+
+/// The memory of a number of the business.
+#[async_trait]
+pub trait Memory: Debug + Send + Sync {
+    /// Whether this daemon does what one of them does.
+    fn leads(&self) -> bool;
+
+    /// Makes entries of the documents with these names, unless that was done before, and reads all there are of that number. `None`: a daemon
+    /// is there that knows documents only. Blocks. For the leader, before it does anything else.
+    fn share(&self, number: &str, documents: &[String], entries: &[(String, Entries)]) -> io::Result<Option<Changed>>;
+
+    /// Whether that was done.
+    async fn is_shared(&self) -> io::Result<bool>;
+
+    /// What has changed of that number; all there is without `known`.
+    async fn changed(&self, number: &str, known: Option<&Known>) -> io::Result<Changed>;
+
+    /// Puts entries on stable storage, all or none.
+    async fn write(&self, number: &str, entries: &Entries) -> io::Result<()>;
+
+    /// Waits until nobody else has the turn of that person.
+    async fn turn(&self, number: &str, person: &str) -> io::Result<Box<dyn Turn>>;
+}
+
+/// Whoever has it may change what is known of a person. Dropped, it changes nothing; so does one that has taken too long.
+#[async_trait]
+pub trait Turn: Send {
+    /// What has changed, also by whoever had the turn before.
+    async fn changed(&mut self, known: Option<&Known>) -> io::Result<Changed>;
+
+    /// Puts entries on stable storage, and ends the turn.
+    async fn end(self: Box<Self>, entries: &Entries) -> io::Result<()>;
+}

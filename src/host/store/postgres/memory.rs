@@ -1,0 +1,218 @@
+//! What a channel remembers, as rows (`schema-18.sql`). A turn is a transaction that has the lock of a person: it ends with the turn, and
+//! the server ends it if its daemon is paused or gone.
+
+use super::Shared;
+use super::database::{Durable, Failed, Open, Work, query};
+use super::hints::Hints;
+use super::statement::{Statement, statement};
+use crate::host::store::memory::{Changed, Entries, Known, Memory, Turn};
+use async_trait::async_trait;
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+use std::io;
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// How many turns of persons a daemon has at once: each has a connection, and what is done in it needs others.
+const TURNS: usize = 3;
+
+/// The memory in PostgreSQL.
+#[derive(Debug)]
+pub(super) struct InEntries {
+    shared: Arc<Shared>,
+    hints: Hints,
+    turns: Arc<Semaphore>,
+}
+
+/// The turn of a person.
+struct InTransaction {
+    shared: Arc<Shared>,
+    hints: Hints,
+    number: String,
+    /// None once a call has failed: the transaction is over then.
+    open: Option<Open>,
+    _place: OwnedSemaphorePermit,
+}
+
+/// A row of `askd.memory`: name, section, key, value.
+type Row = (String, String, String, Option<String>);
+
+/// What a look finds, before it is sorted.
+#[derive(Deserialize)]
+struct Seen {
+    since: String,
+    era: Option<String>,
+    all: bool,
+    rows: Vec<Row>,
+}
+
+/// `$1` is the number, `$2` the transaction since which it looks, and `$3` the era in which that was. A transaction of another era says
+/// nothing: after a crash of the server later numbers come again.
+const LOOK: &str = "select json_build_object(
+    'since', pg_snapshot_xmin(pg_current_snapshot())::text,
+    'era', known.mark,
+    'all', known.since is null,
+    'rows', (select coalesce(json_agg(json_build_array(name, section, key, value)), '[]') from askd.memory
+             where number = $1 and (known.since is null and value is not null
+                 or changed >= known.since and changed < pg_snapshot_xmax(pg_current_snapshot()))))::text
+    from (select (select mark::text from askd.era) as mark,
+        case when exists (select from askd.era where mark::text = $3) then $2::text::xid8 end as since) as known";
+
+fn look(number: &str, known: Option<&Known>) -> Work<String> {
+    let look = statement(LOOK).bind(number.to_owned()).bind(known.map(|known| known.since.to_string()));
+    look.bind(known.map(|known| known.era.clone())).one()
+}
+
+fn sorted(seen: &str) -> io::Result<Changed> {
+    let Seen { since, era, all, rows } = serde_json::from_str(seen)?;
+    let known = era.and_then(|era| Some(Known { since: since.parse().ok()?, era }));
+    let entries = rows.into_iter().map(|(name, section, key, value)| ((name, (section, key)), value)).collect();
+    Ok(Changed { entries, all, known })
+}
+
+fn remember(number: &str, entries: &Entries) -> Statement {
+    let (mut names, mut sections, mut keys, mut values) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for ((name, (section, key)), value) in entries {
+        names.push(name.clone());
+        sections.push(section.clone());
+        keys.push(key.clone());
+        values.push(value.clone());
+    }
+    let remember = statement("select askd.remember($1, $2, $3, $4, $5)");
+    let numbers = vec![number.to_owned(); names.len()];
+    remember.bind(names).bind(numbers).bind(sections).bind(keys).bind(values)
+}
+
+/// The number of the lock of a person.
+fn lock_of(number: &str, person: &str) -> i64 {
+    let hash = Sha256::digest(format!("whatsapp {number} {person}"));
+    i64::from_le_bytes(hash[..8].try_into().unwrap_or_default())
+}
+
+impl InEntries {
+    pub(super) fn new(shared: Arc<Shared>, hints: Hints) -> Self {
+        Self { shared, hints, turns: Arc::new(Semaphore::new(TURNS)) }
+    }
+
+    async fn read<T: Send + 'static>(&self, work: Work<T>) -> io::Result<T> {
+        let connections = self.shared.database.connections().clone();
+        self.shared.database.run(async move { connections.read(false, work).await }).await.map_err(io::Error::other)
+    }
+}
+
+impl InEntries {
+    /// Stores these entries in place of the documents with these names.
+    fn move_here(&self, documents: &[String], entries: &[(String, Entries)]) -> io::Result<()> {
+        let moved: Vec<Work<()>> =
+            entries.iter().map(|(number, entries)| remember(number, entries).execute()).collect();
+        let documents = documents.to_vec();
+        let share: Work<()> = Arc::new(move |connection| {
+            let (moved, documents) = (moved.clone(), documents.clone());
+            Box::pin(async move {
+                for entries in moved {
+                    entries(&mut *connection).await?;
+                }
+                let gone = "delete from askd.documents where name = any($1)";
+                query(gone).bind(documents).execute(&mut *connection).await?;
+                query("update askd.format set shares_memory = true").execute(connection).await.map(drop)
+            })
+        });
+        self.shared.change(Durable::Yes, share).map_err(io::Error::other)
+    }
+}
+
+impl Shared {
+    /// That run has been overtaken, if this says so.
+    fn noted(&self, failed: Failed) -> io::Error {
+        if let Failed::Overtaken = failed {
+            self.lose();
+        }
+        io::Error::other(failed)
+    }
+}
+
+#[async_trait]
+impl Memory for InEntries {
+    fn leads(&self) -> bool {
+        self.shared.lease.is_some()
+    }
+
+    fn share(&self, number: &str, documents: &[String], entries: &[(String, Entries)]) -> io::Result<Option<Changed>> {
+        let may = statement("select askd.may_share_memory()").one();
+        if !self.shared.change(Durable::Yes, may).map_err(io::Error::other)? {
+            return Ok(None);
+        }
+        let is_shared = statement("select shares_memory from askd.format").one();
+        if !self.shared.read::<bool>(is_shared).map_err(io::Error::other)? {
+            self.move_here(documents, entries)?;
+        }
+        sorted(&self.shared.read(look(number, None)).map_err(io::Error::other)?).map(Some)
+    }
+
+    async fn is_shared(&self) -> io::Result<bool> {
+        self.read(statement("select shares_memory from askd.format").one()).await
+    }
+
+    async fn changed(&self, number: &str, known: Option<&Known>) -> io::Result<Changed> {
+        sorted(&self.read(look(number, known)).await?)
+    }
+
+    async fn write(&self, number: &str, entries: &Entries) -> io::Result<()> {
+        let (connections, check) = (self.shared.database.connections().clone(), self.shared.check());
+        let remember = remember(number, entries).execute();
+        let write = async move { connections.transact(Durable::Yes, &check, remember).await };
+        self.shared.database.run(write).await.map_err(|failed| self.shared.noted(failed))?;
+        self.hints.tell();
+        Ok(())
+    }
+
+    async fn turn(&self, number: &str, person: &str) -> io::Result<Box<dyn Turn>> {
+        let place = Arc::clone(&self.turns).acquire_owned().await.map_err(io::Error::other)?;
+        let (connections, check) = (self.shared.database.connections().clone(), self.shared.check());
+        let lock = lock_of(number, person);
+        let begin = async move {
+            let lock: Work<()> = Arc::new(move |connection| {
+                Box::pin(async move {
+                    query("select pg_advisory_xact_lock($1)").bind(lock).execute(connection).await.map(drop)
+                })
+            });
+            connections.open(&check, lock).await
+        };
+        let open = self.shared.database.run(begin).await.map_err(|failed| self.shared.noted(failed))?;
+        let (shared, hints, number) = (Arc::clone(&self.shared), self.hints.clone(), number.to_owned());
+        Ok(Box::new(InTransaction { shared, hints, number, open: Some(open), _place: place }))
+    }
+}
+
+impl InTransaction {
+    async fn work<T: Send + 'static>(&mut self, work: Work<T>) -> io::Result<T> {
+        let over = || io::Error::other("the turn is over");
+        let (open, connections) = (self.open.take().ok_or_else(over)?, self.shared.database.connections().clone());
+        let work = async move { connections.within(open, work).await };
+        let (open, done) = self.shared.database.run(work).await.map_err(io::Error::other)?;
+        self.open = Some(open);
+        Ok(done)
+    }
+}
+
+#[async_trait]
+impl Turn for InTransaction {
+    async fn changed(&mut self, known: Option<&Known>) -> io::Result<Changed> {
+        let look = look(&self.number, known);
+        sorted(&self.work(look).await?)
+    }
+
+    async fn end(mut self: Box<Self>, entries: &Entries) -> io::Result<()> {
+        if !entries.is_empty() {
+            let remember = remember(&self.number, entries).execute();
+            self.work(remember).await?;
+        }
+        let Some(open) = self.open.take() else { return Ok(()) };
+        let connections = self.shared.database.connections().clone();
+        self.shared.database.run(async move { connections.commit(open).await }).await.map_err(io::Error::other)?;
+        if !entries.is_empty() {
+            self.hints.tell();
+        }
+        Ok(())
+    }
+}

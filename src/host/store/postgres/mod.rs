@@ -47,6 +47,7 @@ use hints::Hints;
 use holding::Holding;
 use lease::Lease;
 use news::Mark;
+use nodes::ALONE;
 use parking_lot::Mutex;
 use saving::{Attempt, Unflushed};
 use std::collections::{HashMap, HashSet};
@@ -54,6 +55,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// The most rejected requests kept for one group, and their bytes in all.
@@ -63,6 +65,8 @@ const REJECTED_BYTES: i64 = 1024 * 1024;
 const PLACE: &str = "the database";
 /// Comes before every id.
 const NO_ID: &str = "00000000-0000-0000-0000-000000000000";
+/// How soon it reads again what could not be read.
+const AGAIN: Duration = Duration::from_secs(1);
 /// The document that a clean stop leaves: nothing of that era is missing.
 const CLEAN: &str = "clean";
 
@@ -83,7 +87,8 @@ struct Shared {
     silent: Arc<Mutex<Vec<(String, Time)>>>,
     /// How many standbys of the server have each `sync_state`.
     standbys: Arc<Mutex<Vec<(String, i64)>>>,
-    /// Cancelled when this run has left them.
+    /// Cancelled when this run begins to leave the others, and when it has left them.
+    ends: CancellationToken,
     left: CancellationToken,
     /// Cancelled when another run has taken over what this one did.
     overtaken: CancellationToken,
@@ -120,6 +125,28 @@ impl Shared {
     fn read_long<T: Send + 'static>(&self, work: Work<T>) -> Result<T, Failed> {
         let connections = self.database.connections().clone();
         self.database.wait(async move { connections.read(true, work).await })
+    }
+
+    /// The same as often as it takes: the database may be away for a while. Whoever is alone is told of it.
+    fn read_patiently<T: Send + 'static>(&self, work: &Work<T>) -> Result<T, Failed> {
+        let mut told = false;
+        loop {
+            let read = self.read_long(Arc::clone(work));
+            let Err(error) = &read else { return read };
+            let ends = self.ends.is_cancelled() || self.left.is_cancelled() || self.overtaken.is_cancelled();
+            if ends || self.node == ALONE {
+                return read;
+            }
+            if !std::mem::replace(&mut told, true) {
+                tracing::warn!(%error, "cannot read the stored questions; trying again every second");
+            }
+            let (clock, ends) = (self.database.connections().clock().clone(), self.ends.clone());
+            // Cut short, the next try is the last one.
+            let _cut_short = self.database.wait(async move {
+                ends.run_until_cancelled(clock.sleep(AGAIN)).await;
+                Ok(())
+            });
+        }
     }
 }
 
@@ -225,6 +252,7 @@ impl Store for InPostgres {
     }
 
     fn close(&self) -> Result<(), StoreError> {
+        self.shared.ends.cancel();
         self.flush()?;
         self.closed.store(true, Ordering::SeqCst);
         self.leave().map_err(failed("cannot note that everything is stored"))
@@ -305,12 +333,13 @@ impl Store for InPostgres {
     }
 
     fn allowed(&self) -> Result<Vec<(Group, Vec<Allowed>)>, StoreError> {
-        let rows = self.shared.read(Arc::new(|connection| {
+        let read: Work<_> = Arc::new(|connection| {
             Box::pin(async move {
                 let all = "select group_name, question, at, by::text from askd.allowed order by group_name, question";
                 news::allowed_rows(&query(all).fetch_all(connection).await?)
             })
-        }));
+        });
+        let rows = self.shared.read_patiently(&read);
         Ok(news::allowed_of(rows.map_err(failed("cannot read what may be asked again"))?))
     }
 

@@ -158,14 +158,24 @@ impl Waiting {
     pub async fn turn(mut self) -> Result<Turn, StoreError> {
         let mut patient = false;
         loop {
-            match self.try_turn(patient).await {
-                Ok(()) => return self.open().await.map(Turn::Leads),
-                Err(Later::Refused(refused)) => return Err(refused),
-                Err(Later::Leads(node)) => {
-                    tracing::info!("{node} leads; this daemon takes calls beside it");
-                    return Ok(Turn::Joins(self.open().await?, self));
-                }
-                Err(Later::Away(cause)) => {
+            let later = match self.try_turn(patient).await {
+                Ok(()) => match self.open().await {
+                    Ok(opened) => return Ok(Turn::Leads(opened)),
+                    Err(later) => later,
+                },
+                Err(Later::Leads(node)) => match self.open().await {
+                    Ok(opened) => {
+                        tracing::info!("{node} leads; this daemon takes calls beside it");
+                        return Ok(Turn::Joins(opened, self));
+                    }
+                    Err(later) => later,
+                },
+                Err(later) => later,
+            };
+            match later {
+                Later::Refused(refused) => return Err(refused),
+                Later::Leads(_) => {}
+                Later::Away(cause) => {
                     // Whoever leads was cut off, too.
                     patient = true;
                     if self.waits("the database cannot be reached") {
@@ -195,12 +205,15 @@ impl Waiting {
     /// The same at once, or not at all.
     pub async fn now(mut self) -> Result<Opened, StoreError> {
         let unusable = |what: String| io_error("[postgres]")(io::Error::other(what));
-        match self.try_turn(false).await {
+        let opened = match self.try_turn(false).await {
             Ok(()) => self.open().await,
-            Err(Later::Refused(refused)) => Err(refused),
-            Err(Later::Leads(node)) => Err(StoreError::Held(format!("the database ({node} is running)"))),
-            Err(Later::Away(why)) => Err(unusable(why)),
-        }
+            Err(later) => Err(later),
+        };
+        opened.map_err(|later| match later {
+            Later::Refused(refused) => refused,
+            Later::Leads(node) => StoreError::Held(format!("the database ({node} is running)")),
+            Later::Away(why) => unusable(why),
+        })
     }
 
     /// The same, and no other daemon may be there, or come.
@@ -269,7 +282,7 @@ impl Waiting {
 
     /// Begins with what the tables give to this run. Returns from where on what is changed is news, the server's era with what of it is
     /// on stable storage, and which host serves which folder.
-    async fn begin_run(&self) -> Result<(Mark, (String, u64), Vec<PinRow>), StoreError> {
+    async fn begin_run(&self) -> Result<(Mark, (String, u64), Vec<PinRow>), Failed> {
         let (connections, leads) = (self.database.connections().clone(), self.lease.is_some());
         let check = checks(self.lease.as_ref(), &self.node.holding);
         let (node, run) = (self.node.node.clone(), self.node.run.clone());
@@ -284,8 +297,7 @@ impl Waiting {
             })
         });
         let begun = self.database.run(async move { connections.transact(Durable::Yes, &check, work).await }).await;
-        let (since, synced, pins, mut held) =
-            begun.map_err(|error| io_error("[postgres]")(io::Error::other(error.to_string())))?;
+        let (since, synced, pins, mut held) = begun?;
         if leads {
             let (holding, connections) = (self.node.holding.clone(), self.database.connections().clone());
             let check = checks(self.lease.as_ref(), &holding);
@@ -297,8 +309,12 @@ impl Waiting {
         Ok((since, synced, pins))
     }
 
-    async fn open(&self) -> Result<Opened, StoreError> {
-        let (since, (era, flushed), pins) = self.begin_run().await?;
+    async fn open(&self) -> Result<Opened, Later> {
+        let (since, (era, flushed), pins) = self.begin_run().await.map_err(|failed| match failed {
+            Failed::Unchanged(_) | Failed::Unknown(_) => Later::Away(failed.to_string()),
+            // Another run has taken over.
+            _ => Later::Refused(io_error("[postgres]")(io::Error::other(failed.to_string()))),
+        })?;
         let shared = Arc::new(Shared {
             database: Arc::clone(&self.database),
             line: Arc::default(),
@@ -308,6 +324,7 @@ impl Waiting {
             node: self.node.node.clone(),
             silent: Arc::clone(&self.node.silent),
             standbys: Arc::clone(&self.node.standbys),
+            ends: CancellationToken::new(),
             left: self.left.clone(),
             overtaken: self.node.holding.lost().clone(),
         });

@@ -47,7 +47,8 @@ impl InPostgres {
             let mut after = NO_ID.to_owned();
             loop {
                 let some = statement(part).bind(after.clone()).bind(SOME).bind(since.clone());
-                let some = self.shared.read_long(some.rows(Row::of)).map_err(failed("cannot read the stored asks"));
+                let some =
+                    self.shared.read_patiently(&some.rows(Row::of)).map_err(failed("cannot read the stored asks"));
                 match some.as_deref().map(<[Row]>::last) {
                     Ok(None) => break,
                     Ok(Some(last)) => after.clone_from(&last.id),
@@ -79,6 +80,6 @@ impl InPostgres {
              ) as kept group by group_name",
         );
         let count = count.bind(self.unknown_since()).rows(|row| Ok((row.try_get(0)?, row.try_get(1)?)));
-        self.shared.read_long(count).map_err(failed("cannot read the stored asks"))
+        self.shared.read_patiently(&count).map_err(failed("cannot read the stored asks"))
     }
 }

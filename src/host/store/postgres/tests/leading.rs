@@ -88,3 +88,45 @@ fn who_joins_after_a_long_outage_ends_no_other_daemon() {
     first.store.save(&Arc::new(ask(1, "g")), Save::Now).unwrap();
     assert!(!first.store.overtaken().is_cancelled());
 }
+
+/// One statement that fails, while a daemon takes the lead or reads what is stored, ends it no more: it tries again.
+#[test]
+fn a_database_that_is_away_for_a_moment_ends_no_daemon_that_begins() {
+    let Some(server) = Server::found() else { return };
+    let known = {
+        let first = server.opened("first");
+        let known = Arc::new(ask(1, "g"));
+        first.store.save(&known, Save::Now).unwrap();
+        first.store.close().unwrap();
+        known
+    };
+    let url = server.url.clone();
+    let away = move |from: &'static str, until: &'static str| {
+        let url = url.clone();
+        let (gone, is_gone) = std::sync::mpsc::channel();
+        let back = std::thread::spawn(move || {
+            tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+                let mut connection = PgConnection::connect(&url).await.unwrap();
+                sqlx::raw_sql(from).execute(&mut connection).await.unwrap();
+                gone.send(()).unwrap();
+                Clock::system().sleep(Duration::from_millis(2_200)).await;
+                sqlx::raw_sql(until).execute(&mut connection).await.unwrap();
+            });
+        });
+        is_gone.recv().unwrap();
+        back
+    };
+    // The first thing that it writes waits for longer than a statement may take.
+    let back = away("begin; select from askd.format for update", "rollback");
+    let turn = server.runtime.block_on(server.waiting("second", false).unwrap().turn());
+    let Ok(Turn::Leads(second)) = turn else { panic!("it has ended: {turn:?}") };
+    back.join().unwrap();
+    let back = away("alter table askd.asks rename to not_there", "alter table askd.not_there rename to asks");
+    assert_eq!(scan(&*second.store).unwrap().0.remove(0).ask, *known);
+    back.join().unwrap();
+    // Whoever stops does not wait for it.
+    let back = away("alter table askd.asks rename to not_there", "alter table askd.not_there rename to asks");
+    assert!(second.store.close().is_ok());
+    assert!(scan(&*second.store).is_err());
+    back.join().unwrap();
+}

@@ -316,9 +316,7 @@ impl Daemon {
         }
         let intake = self.intake;
         ctx.finish_blocking(move || intake.run());
-        if broker.leads() {
-            ctx.spawn(channel::take_kept_webhooks(self.channels.clone(), broker.clone()));
-        }
+        ctx.spawn(channel::keep_up(self.channels.clone(), broker.clone()));
         broker.begin();
         let won = begin_end(&ctx, &broker, (stop, self.overtaken.clone()), line);
         let reader = broker.clone();

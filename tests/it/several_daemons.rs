@@ -4,9 +4,10 @@
 use crate::harness::{SOON, World, within};
 use crate::in_slack::{ALICE, BOB, CHANNEL};
 use crate::on_postgres::Database;
-use crate::on_whatsapp::{ADA, sim};
+use crate::on_whatsapp::ADA;
 use crate::remote::{Agent, Remote};
 use crate::timing::faketime;
+use crate::whatsapp_window::with_template;
 use askd_sim::slack::{APP_TOKEN, BOT_TOKEN, Config, FaultKind, Message, SIGNING_SECRET, Slack, too_early};
 use askd_sim::whatsapp::Whatsapp;
 use serde_json::{Value, json};
@@ -65,7 +66,7 @@ impl Cluster {
     ) -> Option<Self> {
         let database = Database::found()?;
         let slack = Slack::start(Config { pace: Duration::ZERO, ..Config::default() }).await.unwrap();
-        let phone = Whatsapp::start(sim()).await.unwrap();
+        let phone = Whatsapp::start(with_template()).await.unwrap();
         let woken = tempfile::tempdir().unwrap();
         let text = format!(
             "[slack]\napi_url = \"{1}\"\nbot_token = \"{BOT_TOKEN}\"\n{by}\npace = \"0s\"\n\

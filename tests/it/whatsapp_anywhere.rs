@@ -6,7 +6,7 @@ use crate::on_whatsapp::{ADA, happens, taken};
 use crate::remote::Agent;
 use crate::said::FROM_BEFORE;
 use crate::several_daemons::{Cluster, is_noticed, meanwhile};
-use askd_sim::whatsapp::{Ladder, Message as Bubble, Stage, Whatsapp};
+use askd_sim::whatsapp::{Fault, Ladder, Message as Bubble, Stage, Whatsapp};
 use serde_json::{Value, json};
 use std::sync::Barrier;
 use std::thread;
@@ -206,6 +206,71 @@ async fn reading_a_reply_without_looking_what_others_have_sent_is_noticed() {
         is_noticed(a_reply_right_after_the_second_question_is_asked_back(Some(("blindreads", false)))),
         "nobody noticed"
     );
+}
+
+/// The reply to the call is lost, and another daemon hears of the invitation.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invitation_that_another_daemon_hears_of_is_not_sent_again() {
+    let Some(mut cluster) = Cluster::of(2).await else { return };
+    for number in [1, 0] {
+        let world = &mut cluster.hosts[number].world;
+        world.stop().await;
+        world.set_env("ASKD__WHATSAPP__TEMPLATE", "agent_question");
+        world.set_env("ASKD__WHATSAPP__TEMPLATE_LANGUAGE", "en_US");
+    }
+    cluster.start(0);
+    cluster.start(1);
+    cluster.people_reach(1).await;
+    cluster.phone.handshake().await.unwrap();
+    cluster.phone.fault(Fault::ResetAfter, 1);
+    asks(&cluster.agent(0, "phone"), "r1", "Deploy?");
+    let held = || {
+        let state = "select record #>> '{widgets,0,state,name}' from askd.asks where group_name = 'phone'";
+        (cluster.database.query(state) == ["held"]).then_some(())
+    };
+    meanwhile(|| within(SOON, "the invitation to be known", held));
+    let invitations = || cluster.phone.messages_to(ADA).iter().filter(|message| message.kind == "template").count();
+    assert_eq!(invitations(), 1);
+    cluster.phone.person_says(ADA, "hello");
+    cluster.shown("Deploy?").await;
+    assert_eq!(invitations(), 1);
+}
+
+/// During an update: until a daemon of the version before is gone, the leader alone reads, and then each one.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_leader_shares_what_it_remembers_once_no_daemon_is_there_that_would_miss_it() {
+    let Some(mut cluster) = Cluster::of(2).await else { return };
+    for number in [1, 0] {
+        cluster.hosts[number].world.stop().await;
+    }
+    cluster.database.query(
+        "select askd.fold_memory(); update askd.format set needs = 17; \
+         insert into askd.nodes (run, node, home, version, reads, knows, heard) \
+         values (gen_random_uuid(), 'earlier', gen_random_uuid(), '0', (select records from askd.format), 17, now() + interval '1 hour')",
+    );
+    cluster.start(0);
+    cluster.start(1);
+    cluster.people_reach(1).await;
+    let hello = cluster.phone.person_says(ADA, "hello");
+    taken(&cluster.phone, &hello).await;
+    let agent = cluster.agent(0, "phone");
+    asks(&agent, "r1", "Deploy?");
+    let asked = cluster.shown("Deploy?").await;
+    assert_eq!(cluster.database.query("select shares_memory from askd.format"), ["f"]);
+    cluster.phone.person_taps(&asked, "yes").expect("a button");
+    assert_eq!(meanwhile(|| agent.outcome("r1"))["result"]["answers"], json!({"Deploy?": "yes"}));
+    cluster.database.query("delete from askd.nodes where node = 'earlier'");
+    let shares = || (cluster.database.query("select shares_memory from askd.format") == ["t"]).then_some(());
+    meanwhile(|| within(SOON, "the leader to share what it remembers", shares));
+    // What it knew of her is known now, and what she writes is read where it comes.
+    asks(&agent, "r2", "And this?");
+    let asked = cluster.shown("And this?").await;
+    cluster.hosts[0].world.kill();
+    cluster.phone.person_taps(&asked, "no").expect("a button");
+    let agent = Agent { at: cluster.hosts[1].agents, ..agent };
+    let told = Instant::now();
+    assert_eq!(meanwhile(|| agent.outcome("r2"))["result"]["answers"], json!({"And this?": "no"}));
+    assert!(told.elapsed() < Duration::from_secs(8), "it waited for a leader");
 }
 
 /// Fifty people answer at once, before Meta has told when the question left. The status comes to another daemon, with a message of one who

@@ -6,7 +6,7 @@ use super::Broker;
 use super::index::is_chat;
 use crate::host::store::{Holdings, StoreError, Stored, Surplus, Tended, Tenure};
 use crate::sabotage::on;
-use askd_core::{Ask, AskId, Event, FollowUpEvent, Group, Time, WidgetEvent};
+use askd_core::{Ask, AskId, Event, FollowUpEvent, Group, Posted, Time, WidgetEvent};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -58,6 +58,12 @@ impl Broker {
     pub(super) fn is_of_another_holder(&self, ask: &Ask, event: &Event) -> bool {
         let done = match event {
             Event::Widget { event, .. } => match event {
+                WidgetEvent::Proof
+                | WidgetEvent::Status { .. }
+                | WidgetEvent::Spotted(_)
+                | WidgetEvent::Gone(_)
+                // A status may say it, to any daemon.
+                | WidgetEvent::Posted { posted: Posted::Held(_), .. } => false,
                 WidgetEvent::SlotGranted
                 | WidgetEvent::Posted { .. }
                 | WidgetEvent::Progress { .. }
@@ -65,9 +71,6 @@ impl Broker {
                 | WidgetEvent::Opened
                 | WidgetEvent::Reminded { .. }
                 | WidgetEvent::Updated(_) => true,
-                WidgetEvent::Proof | WidgetEvent::Status { .. } | WidgetEvent::Spotted(_) | WidgetEvent::Gone(_) => {
-                    false
-                }
             },
             Event::FollowUp(FollowUpEvent::Tried { .. } | FollowUpEvent::Stopped(_)) => {
                 self.folder_is_of_holder(&ask.group)

@@ -55,8 +55,8 @@ pub trait Adapter: Channel {
         self.connect(broker, webhooks)
     }
 
-    /// Takes in the webhooks that other daemons have verified and kept for the leader.
-    async fn take_kept(&self) {}
+    /// Learns what other daemons have stored for channels: what they know of people, and webhooks that they keep for the leader.
+    async fn keep_up(&self) {}
 
     /// Learns within seconds whether the credentials are good, and tells the operator if they are not.
     async fn greet(&self) {}
@@ -65,11 +65,11 @@ pub trait Adapter: Channel {
     fn start(&self, _broker: &Broker) {}
 }
 
-/// Has channels take in what other daemons keep for the leader, as long as the daemon runs.
-pub(super) async fn take_kept_webhooks(channels: Vec<Arc<dyn Adapter>>, broker: Broker) {
+/// Has channels learn what other daemons store, as long as the daemon runs.
+pub(super) async fn keep_up(channels: Vec<Arc<dyn Adapter>>, broker: Broker) {
     while broker.news().await {
         for channel in &channels {
-            channel.take_kept().await;
+            channel.keep_up().await;
         }
     }
 }

@@ -12,6 +12,16 @@ pub type Place = (String, String);
 /// Entries by the name of their document and their place, each as JSON; without a value it was taken out.
 pub type Entries = BTreeMap<(String, Place), Option<String>>;
 
+/// An entry that is to be stored in the place of what its daemon knows of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    pub before: Option<String>,
+    pub now: Option<String>,
+}
+
+/// Such entries by the name of their document and their place. One that another daemon has changed meanwhile stays as it is.
+pub type Writes = BTreeMap<(String, Place), Write>;
+
 /// Up to where a daemon knows what was changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
@@ -37,18 +47,21 @@ pub trait Memory: Debug + Send + Sync {
     /// Whether this daemon does what one of them does.
     fn leads(&self) -> bool;
 
+    /// Whether every daemon knows entries. From then on none may come that does not.
+    async fn may_share(&self) -> io::Result<bool>;
+
     /// Makes entries of the documents with these names, unless that was done before, and reads all there are of that number. `None`: a daemon
-    /// is there that knows documents only. Blocks. For the leader, before it does anything else.
+    /// is there that knows documents only. Blocks, for long if there are many. For the leader.
     fn share(&self, number: &str, documents: &[String], entries: &[(String, Entries)]) -> io::Result<Option<Changed>>;
 
     /// Whether that was done.
     async fn is_shared(&self) -> io::Result<bool>;
 
-    /// What has changed of that number; all there is without `known`.
+    /// What has changed of that number; all there is without `known`, which may take long.
     async fn changed(&self, number: &str, known: Option<&Known>) -> io::Result<Changed>;
 
     /// Puts entries on stable storage, all or none.
-    async fn write(&self, number: &str, entries: &Entries) -> io::Result<()>;
+    async fn write(&self, number: &str, writes: &Writes) -> io::Result<()>;
 
     /// Waits until nobody else has the turn of that person.
     async fn turn(&self, number: &str, person: &str) -> io::Result<Box<dyn Turn>>;
@@ -61,5 +74,5 @@ pub trait Turn: Send {
     async fn changed(&mut self, known: Option<&Known>) -> io::Result<Changed>;
 
     /// Puts entries on stable storage, and ends the turn.
-    async fn end(self: Box<Self>, entries: &Entries) -> io::Result<()>;
+    async fn end(self: Box<Self>, writes: &Writes) -> io::Result<()>;
 }

@@ -8,7 +8,7 @@ use super::contacts::Contacts;
 use super::errors::Verdict;
 use super::messages::About;
 use super::outbox::Sent;
-use super::owed::Note;
+use super::owed::{Note, Why};
 use super::payload::Status;
 use super::posting::LISTEN;
 use super::text::{self, Audience};
@@ -33,6 +33,7 @@ impl Whatsapp {
     pub(super) async fn close(&self, ask: &Ask, route: usize) -> Updated {
         let Some(widget) = ask.widgets.get(route) else { return Updated::Done };
         let chat = &widget.route.chat;
+        self.knows_windows().await;
         let reachable = self.0.contacts.window_is_open(chat);
         if matches!(widget.state, WidgetState::Closed { .. }) {
             // Only what is new is said, and only if the person can be reached.
@@ -48,6 +49,7 @@ impl Whatsapp {
         if matches!(closed, Updated::Done | Updated::Never(_)) && self.tell_others(ask, route, chat) {
             // If this fails, they are told unless the daemon is killed before.
             let _not_stored = self.0.contacts.save().await;
+            self.0.outbox.resume();
         }
         closed
     }
@@ -71,9 +73,10 @@ impl Whatsapp {
         for so_far in ask.so_far.iter().filter(|so_far| so_far.route == route) {
             let person = &so_far.person.id;
             if !self.is_same_person(person, chat) && !self.has_ended(ask, person) {
+                let why = Why::new(ask.settled_at().unwrap_or_default(), format!("{}-{person}", ask.id));
                 let text = text::closing(ask, Audience::HadBegun, &self.now_in(chat)).join("\n");
                 let (to, ask) = (person.clone(), Some(ask.id));
-                self.0.outbox.note(&Note { to, text, ask, question: 0, confirms: None });
+                self.0.contacts.owe(&Note { to, text, ask, question: 0, confirms: None }, &why);
                 told = true;
             }
         }

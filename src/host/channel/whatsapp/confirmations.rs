@@ -117,6 +117,16 @@ impl Confirmations {
         }
     }
 
+    /// The person with that name has another one from now on.
+    pub(super) fn follow(&mut self, before: &str, name: &str) {
+        let theirs: Vec<_> = self.0.keys().filter(|key| is_theirs(key, before)).cloned().collect();
+        for key in theirs {
+            if let Some(waiting) = self.0.remove(&key) {
+                self.0.insert(Self::key(name, waiting.ask), waiting);
+            }
+        }
+    }
+
     pub(super) fn forget(&mut self, before: Time) {
         self.0.retain(|_, waiting| waiting.at >= before.as_millis());
     }

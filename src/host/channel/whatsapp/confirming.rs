@@ -35,7 +35,7 @@ impl Incoming<'_> {
     /// Sends a message of which a `1` confirms the words that wait.
     fn send_request(&self, asked: &Asked, nth: u8, text: String) {
         let (to, confirms) = (self.reply_to.clone(), Some((nth, self.person.clone())));
-        self.channel.0.outbox.note(&Note { to, text, ask: Some(asked.ask.id), question: asked.next(), confirms });
+        self.owe(&Note { to, text, ask: Some(asked.ask.id), question: asked.next(), confirms });
     }
 
     /// Asks once more. If something else has left since the request, this is another one: then it is the last thing that a

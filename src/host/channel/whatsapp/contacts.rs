@@ -4,7 +4,7 @@
 
 use super::callback_data::CallbackData;
 use super::confirmations::{Confirmation, Confirmations};
-use super::identities::{Moves, Same};
+use super::identities::{Moves, Same, is_user_id};
 use super::messages::{About, Messages};
 use super::owed::{Owed, Unclosed};
 use super::state_file::StateFile;
@@ -177,9 +177,13 @@ impl Contacts {
         if self.all_ids(&[known.to_owned()]).iter().any(|id| id == other) {
             return false;
         }
-        // `other` may already point to a name: that name now leads to this one, too.
+        // `other` may already point to a name: that name now leads to this one, too. A number is the name, and no user id, so that daemons
+        // that learn the same of a person do so in one way.
         let (from, to) = (self.person(other), self.person(known));
-        self.file.change().same.join(from, to);
+        let (from, to) = if is_user_id(&to) && !is_user_id(&from) { (to, from) } else { (from, to) };
+        let mut known = self.file.change();
+        known.confirmations.follow(&from, &to);
+        known.same.join(from, to);
         true
     }
 
@@ -400,6 +404,19 @@ mod tests {
             assert_eq!(again.about(message), Some(about), "{message}");
         }
         assert_eq!(again.about("wamid.theirs"), None);
+    }
+
+    #[test]
+    fn a_number_names_a_person_whichever_id_was_known_first_and_what_they_are_to_confirm_follows() {
+        let temp = tempfile::tempdir().unwrap();
+        let contacts = open(temp.path(), "106", NOW).unwrap();
+        let waiting = serde_json::json!({"ask": AskId::from_bits(7), "question": 0, "said": "no", "at": 1});
+        let waiting: Confirmation = serde_json::from_value(waiting).unwrap();
+        contacts.ask_to_confirm("US.1", waiting.clone());
+        assert!(contacts.learn("US.1", "1555"));
+        assert_eq!((contacts.person("US.1"), contacts.person("1555")), ("1555".to_owned(), "1555".to_owned()));
+        assert!(!contacts.learn("1555", "US.1"), "that is known");
+        assert_eq!(contacts.to_confirm("1555"), [waiting]);
     }
 
     #[test]

@@ -10,6 +10,9 @@ pub(super) type Values = BTreeMap<Place, Value>;
 /// What is another entry than before, or new; without a value it was taken out.
 pub(super) type Changes = BTreeMap<Place, Option<Value>>;
 
+/// The same with what was there before.
+pub(super) type Replaced = BTreeMap<Place, (Option<Value>, Option<Value>)>;
+
 /// The key of a field that has no entries.
 const WHOLE: &str = "=";
 /// Begins the key of an element of a list. The rest is its `id`.
@@ -50,11 +53,15 @@ pub(super) fn composed(entries: Values) -> Value {
 }
 
 /// What has changed since `before`.
-pub(super) fn changed(before: &Values, now: Values) -> Changes {
-    let gone = before.keys().filter(|place| !now.contains_key(*place)).map(|place| (place.clone(), None));
-    let gone: Vec<_> = gone.collect();
+pub(super) fn replaced(before: &Values, now: Values) -> Replaced {
+    let gone = before.iter().filter(|(place, _)| !now.contains_key(*place));
+    let gone: Vec<_> = gone.map(|(place, value)| (place.clone(), (Some(value.clone()), None))).collect();
     let new = now.into_iter().filter(|(place, value)| before.get(place) != Some(value));
-    new.map(|(place, value)| (place, Some(value))).chain(gone).collect()
+    let new = new.map(|(place, value)| {
+        let known = before.get(&place).cloned();
+        (place, (known, Some(value)))
+    });
+    new.chain(gone).collect()
 }
 
 /// Puts entries where they belong.
@@ -77,17 +84,17 @@ mod tests {
         let before = json!({"ahead": 5, "inbound": {"1": "then", "2": "now"}, "notes": [{"id": "1", "text": "a"}, {"id": "2", "text": "b"}]});
         assert_eq!(composed(of(before.clone())), before);
         let after = json!({"ahead": 6, "inbound": {"2": "now", "3": "later"}, "notes": [{"id": "2", "text": "b"}]});
-        let changes = changed(&of(before.clone()), of(after.clone()));
+        let changes = replaced(&of(before.clone()), of(after.clone()));
         let place = |field: &str, key: &str| (field.to_owned(), key.to_owned());
         let expected = BTreeMap::from([
-            (place("ahead", "="), Some(json!(6))),
-            (place("inbound", "1"), None),
-            (place("inbound", "3"), Some(json!("later"))),
-            (place("notes", "[]1"), None),
+            (place("ahead", "="), (Some(json!(5)), Some(json!(6)))),
+            (place("inbound", "1"), (Some(json!("then")), None)),
+            (place("inbound", "3"), (None, Some(json!("later")))),
+            (place("notes", "[]1"), (Some(json!({"id": "1", "text": "a"})), None)),
         ]);
         assert_eq!(changes, expected);
         let mut entries = of(before);
-        put(&mut entries, changes);
+        put(&mut entries, changes.into_iter().map(|(place, (_, now))| (place, now)).collect());
         assert_eq!(composed(entries), after);
     }
 }

@@ -5,7 +5,7 @@
 //! left alone.
 
 use super::messages::About;
-use super::owed::Note;
+use super::owed::{Note, Why};
 use super::payload::{Body, ChangedIds, Chosen, Message, Notification};
 use super::reader::{Asked, Reader};
 use super::resolve::TOLERANCE;
@@ -59,6 +59,8 @@ pub(super) struct Incoming<'a> {
     pub(super) opened: bool,
     /// A message of this person that the platform received no earlier has been dealt with already.
     overtaken: bool,
+    /// What the sender is told.
+    why: Why,
 }
 
 impl Whatsapp {
@@ -146,6 +148,7 @@ impl Whatsapp {
         if read != Err(Untaken::NotStored) {
             turn.end().await?;
             crash_point("inbound.saved");
+            self.0.outbox.resume();
         }
         read
     }
@@ -162,6 +165,8 @@ impl Whatsapp {
         // Never later than now: a message from the future must not keep a window open for ever.
         let written = message.at.map(|at| at.min(now));
         if contacts.has_seen(&message.id) || written.is_some_and(|at| at + contacts::KEEP < now) {
+            // Another daemon may have dealt with it.
+            self.waits_no_more(&message.id);
             return Ok(());
         }
         let ids = contacts.ids_of_sender(told, message.at);
@@ -179,7 +184,8 @@ impl Whatsapp {
         let opened = !contacts.window_is_open(&reply_to);
         let overtaken = written.is_some_and(|at| contacts.has_written_since(&ids, at));
         let at = if on("notimerule") { Some(Time::MAX) } else { message.at };
-        let incoming = Incoming { channel: self, broker, message, ids, reply_to, person, at, opened, overtaken };
+        let why = Why::new(message.at.unwrap_or_default(), message.id.clone());
+        let incoming = Incoming { channel: self, broker, message, ids, reply_to, person, at, opened, overtaken, why };
         // The ask itself knows the messages that changed it, even if a crash kept our file from being written.
         let read = match counted(broker, &message.id).await? {
             Some(ask) => {
@@ -199,11 +205,15 @@ impl Whatsapp {
             contacts.wrote(&incoming.ids, at);
         }
         contacts.saw(&message.id);
-        if self.0.waiting.remove(&message.id) {
+        self.waits_no_more(&message.id);
+        Ok(())
+    }
+
+    fn waits_no_more(&self, message: &str) {
+        if self.0.waiting.remove(message) {
             // Another message may be behind it.
             self.0.statuses.send_replace(());
         }
-        Ok(())
     }
 
     /// That message waits for a status.
@@ -363,9 +373,14 @@ impl Incoming<'_> {
         Person { via: Via::Channel(ChannelName::WHATSAPP), id: asked.person.clone(), name }
     }
 
+    /// The sender has to be told this, once the message counts as dealt with.
+    pub(super) fn owe(&self, note: &Note) {
+        self.channel.0.contacts.owe(note, &self.why);
+    }
+
     /// Replies to the sender, in the background.
     pub(super) fn tell(&self, about: About, text: String) {
         let (ask, question) = (about.ask(), about.question().unwrap_or(0));
-        self.channel.0.outbox.note(&Note { to: self.reply_to.clone(), text, ask, question, confirms: None });
+        self.owe(&Note { to: self.reply_to.clone(), text, ask, question, confirms: None });
     }
 }

@@ -3,7 +3,7 @@
 //! with each message is as long as a day.
 
 use super::deadline_text::zoned;
-use super::entries::Changes;
+use super::entries::{Changes, Replaced, Values};
 use super::state_file::StateFile;
 use super::together::{Numbers, add};
 use crate::host::store::Documents;
@@ -148,8 +148,15 @@ impl Messages {
         day_in(name).map_or(Ok(Vec::new()), |day| self.file_of(day).take_in(found))
     }
 
+    /// One of them is what is stored, and nothing else.
+    pub(super) fn set(&self, name: &str, stored: Values) {
+        if let Some(day) = day_in(name) {
+            self.file_of(day).set(stored);
+        }
+    }
+
     /// The entries of each that are not stored as they are now. Those of days that were over by then are taken out.
-    pub(super) fn unstored(&self, before: Time) -> io::Result<Vec<(String, Changes)>> {
+    pub(super) fn unstored(&self, before: Time) -> io::Result<Vec<(String, Replaced)>> {
         let first = day_of(before);
         let days = self.days.lock();
         let unstored = days.iter().map(|(day, file)| {

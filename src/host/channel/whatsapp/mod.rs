@@ -46,6 +46,7 @@ use crate::host::keyed_lock::KeyedLock;
 use crate::host::settings as host;
 use crate::host::settings::{Secrets, WhatsappSettings as Settings};
 use crate::host::store::Documents;
+use crate::sabotage::on;
 use askd_core::{AskId, ChannelName, Time};
 use async_trait::async_trait;
 use axum::Router;
@@ -144,7 +145,9 @@ pub(in crate::host) fn open(
 impl Adapter for Whatsapp {
     fn connect(&self, broker: &Broker, webhooks: &Webhooks) -> Router {
         let routes = self.connect_beside(broker, webhooks);
-        self.0.outbox.resume();
+        if !on("forgetnotes") {
+            self.0.outbox.resume();
+        }
         self.close_what_is_owed();
         if let Some(news) = self.0.contacts.news() {
             let channel = self.clone();
@@ -162,9 +165,10 @@ impl Adapter for Whatsapp {
         webhook::routes(self.clone(), webhooks.clone())
     }
 
-    async fn take_kept(&self) {
+    async fn keep_up(&self) {
         // It is told of, and happens again with the next look.
         let _away = self.0.contacts.catch_up().await;
+        let _later = self.0.contacts.begin_later().await;
         webhook::take_kept(self).await;
     }
 

@@ -179,18 +179,11 @@ impl Outbox {
         }
     }
 
-    /// Sends a text in the background. Once [`Contacts::save`] has returned, the next start goes on with it.
-    pub(super) fn note(&self, note: &Note) {
-        // Each request for confirmation is about other words, so one on its way does not stand for the next.
-        let owed = self.0.contacts.owe(note);
-        if let Some(owed) = owed.filter(|_| self.0.contacts.sends()) {
-            self.deliver(owed);
-        }
-    }
-
-    /// Goes on with what people still have to be told.
+    /// Goes on with what people still have to be told, in the background. What is owed counts once [`Contacts::save`] has returned.
     pub(super) fn resume(&self) {
-        self.0.contacts.owed().into_iter().for_each(|owed| self.deliver(owed));
+        if self.0.contacts.sends() {
+            self.0.contacts.owed().into_iter().for_each(|owed| self.deliver(owed));
+        }
     }
 
     fn deliver(&self, owed: Owed) {

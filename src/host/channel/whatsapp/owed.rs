@@ -3,9 +3,9 @@
 use super::callback_data::CallbackData;
 use super::contacts::Contacts;
 use crate::random;
-use crate::sabotage::on;
 use askd_core::{AskId, Time};
 use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A text that a person has to be sent yet. It is stored with the message that it replies to: Meta does not send that one
 /// again, so nothing else would remember it.
@@ -31,6 +31,25 @@ pub(super) struct Owed {
     pub(super) note: Note,
 }
 
+/// Why people have to be told something, and how much they have been told for it. Whichever daemon finds out the same makes the same ids.
+#[derive(Debug)]
+pub(super) struct Why {
+    at: Time,
+    what: String,
+    told: AtomicU32,
+}
+
+impl Why {
+    pub(super) fn new(at: Time, what: String) -> Self {
+        Self { at, what, told: AtomicU32::default() }
+    }
+
+    /// Ids are in the order of what led to them.
+    fn next(&self) -> String {
+        format!("{:014}-{}-{:03}", self.at.as_millis(), self.what, self.told.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 /// A closing message that failed after it had been accepted.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Unclosed {
@@ -43,21 +62,17 @@ pub(super) struct Unclosed {
 }
 
 impl Contacts {
-    /// The person has to be told this; `None` if it is on its way already. This counts once [`Self::save`] has returned.
-    pub(super) fn owe(&self, note: &Note) -> Option<Owed> {
+    /// The person has to be told this because of that, unless it is on its way already. This counts once [`Self::save`] has returned.
+    pub(super) fn owe(&self, note: &Note, why: &Why) {
         let mut known = self.file.change();
-        if known.notes.iter().any(|owed| owed.note == *note) {
-            return None;
+        if known.notes.iter().all(|owed| owed.note != *note) {
+            known.notes.push(Owed { id: why.next(), note: note.clone() });
         }
-        let id = format!("{:014}-{}", self.now().as_millis(), random::unique());
-        let owed = Owed { id, note: note.clone() };
-        known.notes.push(owed.clone());
-        Some(owed)
     }
 
     /// What people have to be told yet.
     pub(super) fn owed(&self) -> Vec<Owed> {
-        if on("forgetnotes") { Vec::new() } else { self.file.get().notes.clone() }
+        self.file.get().notes.clone()
     }
 
     /// It is on its way from now on; `false` if it was before.

@@ -53,9 +53,10 @@ impl Channel for Whatsapp {
         let Some((widget, to)) = asked(ask, route) else {
             return Some(Posted::Never { trouble: Trouble::Unknown, why: "the route is gone".to_owned() });
         };
+        self.knows_windows().await;
         if !self.0.contacts.window_is_open(to) {
-            // Another daemon may have acknowledged a message of theirs that this one does not know yet.
-            self.take_kept().await;
+            // Another daemon may have kept a message of theirs for this one.
+            self.keep_up().await;
         }
         if !self.0.contacts.window_is_open(to) {
             return self.invite(ask, route, attempt, to).await;
@@ -153,7 +154,14 @@ impl Whatsapp {
         reminded
     }
 
+    /// Another daemon may have read what opens a window, or that one is closed.
+    pub(super) async fn knows_windows(&self) {
+        // In doubt the platform says it.
+        let _away = self.0.contacts.catch_up().await;
+    }
+
     async fn remind_person(&self, ask: &Ask, route: usize, to: &str, question: usize) -> Option<Reminded> {
+        self.knows_windows().await;
         if !self.0.contacts.window_is_open(to) {
             tracing::info!(ask = %ask.id, "a reminder is left out: the person has not written within 24 hours");
             return None;

@@ -3,7 +3,7 @@
 //!
 //! Where several daemons change it, it is no document but entries, each of which is stored by itself ([`super::together`]).
 
-use super::entries::{self, Changes, Values};
+use super::entries::{self, Changes, Replaced, Values};
 use crate::host::store::memory::Place;
 use crate::host::store::{CHANNELS_FORMAT, Documents, aside};
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
@@ -14,6 +14,7 @@ use serde_path_to_error::Segment;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A document with more damaged entries than this is not worth reading.
 const MAX_DAMAGED: usize = 100;
@@ -29,8 +30,9 @@ pub(super) struct StateFile<T> {
     /// Whether the document was there, and nothing of it was damaged.
     pub(super) whole: bool,
     kept: Mutex<Kept<T>>,
-    /// The count of changes that are on stable storage.
-    written: Arc<tokio::sync::Mutex<u64>>,
+    /// Held while it is written. The count of changes that are on stable storage.
+    writing: Arc<tokio::sync::Mutex<()>>,
+    written: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -83,7 +85,7 @@ impl<T: Clone + Default + Serialize + DeserializeOwned + Send + 'static> StateFi
             file.whole = false;
             let bytes = serde_json::to_vec_pretty(&damaged)?;
             file.documents.store(&aside(&file.name), &bytes)?;
-            file.writing(file.get().clone())()?;
+            file.document(file.get().clone())()?;
         }
         Ok(file)
     }
@@ -92,7 +94,7 @@ impl<T: Clone + Default + Serialize + DeserializeOwned + Send + 'static> StateFi
     pub(super) fn new(documents: Arc<dyn Documents>, name: impl Into<Arc<str>>, number: &str) -> Self {
         let (name, number, others) = (name.into(), number.to_owned(), BTreeMap::new());
         let kept = Mutex::new(Kept::new(T::default()));
-        Self { documents, name, number, others, whole: false, kept, written: Arc::default() }
+        Self { documents, name, number, others, whole: false, kept, writing: Arc::default(), written: Arc::default() }
     }
 
     /// The state, to look at.
@@ -112,8 +114,12 @@ impl<T: Clone + Default + Serialize + DeserializeOwned + Send + 'static> StateFi
     /// waiting ends no write: the next one begins after it.
     pub(super) async fn save(&self, forget: impl FnOnce(&mut T)) -> io::Result<()> {
         let wanted = self.kept.lock().changes;
-        let mut written = Arc::clone(&self.written).lock_owned().await;
-        if *written >= wanted {
+        let is_written = || self.written.load(Ordering::SeqCst) >= wanted;
+        if is_written() {
+            return Ok(());
+        }
+        let alone = Arc::clone(&self.writing).lock_owned().await;
+        if is_written() {
             return Ok(());
         }
         let (covers, state) = {
@@ -121,28 +127,34 @@ impl<T: Clone + Default + Serialize + DeserializeOwned + Send + 'static> StateFi
             forget(&mut kept.state);
             (kept.changes, kept.state.clone())
         };
-        let write = self.writing(state);
-        let writing = tokio::task::spawn_blocking(move || write().map(|()| *written = covers));
+        let (write, written) = (self.document(state), Arc::clone(&self.written));
+        let writing = tokio::task::spawn_blocking(move || {
+            let done = write().map(|()| written.store(covers, Ordering::SeqCst));
+            drop(alone);
+            done
+        });
         writing.await.map_err(io::Error::other)?
     }
 
-    /// The entries of each number, for a memory that has entries in place of the document.
+    /// The entries of each number, for a memory that has entries in place of the document. They are about to be stored.
     pub(super) fn entries(&self) -> io::Result<BTreeMap<String, Values>> {
         let mut numbers: BTreeMap<String, Values> =
             self.others.iter().map(|(number, state)| (number.clone(), entries::of(state.clone()))).collect();
-        numbers.insert(self.number.clone(), entries::of(serde_json::to_value(&*self.get())?));
+        let mut kept = self.kept.lock();
+        kept.covering = kept.changes;
+        numbers.insert(self.number.clone(), entries::of(serde_json::to_value(&kept.state)?));
         Ok(numbers)
     }
 
-    /// The entries that are not stored as they are now. `forget` drops what is old.
-    pub(super) fn unstored(&self, forget: impl FnOnce(&mut T)) -> io::Result<Changes> {
+    /// The entries that are not stored as they are now, with what is stored. `forget` drops what is old.
+    pub(super) fn unstored(&self, forget: impl FnOnce(&mut T)) -> io::Result<Replaced> {
         let mut kept = self.kept.lock();
         kept.covering = kept.changes;
         if kept.covers == kept.changes {
-            return Ok(Changes::new());
+            return Ok(Replaced::new());
         }
         forget(&mut kept.state);
-        Ok(entries::changed(&kept.stored, entries::of(serde_json::to_value(&kept.state)?)))
+        Ok(entries::replaced(&kept.stored, entries::of(serde_json::to_value(&kept.state)?)))
     }
 
     /// These are stored now.
@@ -152,30 +164,28 @@ impl<T: Clone + Default + Serialize + DeserializeOwned + Send + 'static> StateFi
         entries::put(&mut kept.stored, stored);
     }
 
-    /// Takes in what is stored, as other daemons may have changed it. What this one has changed and not stored yet is newer. Returns what
-    /// it did not know.
+    /// Takes in what is stored, as other daemons may have changed it. That counts also where this one has changed the same and not stored
+    /// it: somebody else had the turn since. Returns what it did not know.
     pub(super) fn take_in(&self, mut found: Changes) -> io::Result<Vec<Place>> {
         let mut kept = self.kept.lock();
         found.retain(|place, value| kept.stored.get(place) != value.as_ref());
         if found.is_empty() {
             return Ok(Vec::new());
         }
-        let mut now = entries::of(serde_json::to_value(&kept.state)?);
-        let unstored = entries::changed(&kept.stored, now.clone());
-        entries::put(&mut kept.stored, found.clone());
-        found.retain(|place, _| !unstored.contains_key(place));
         let places = found.keys().cloned().collect();
+        let mut now = entries::of(serde_json::to_value(&kept.state)?);
+        entries::put(&mut kept.stored, found.clone());
         entries::put(&mut now, found);
-        let (state, damaged) = salvaged::<T>(entries::composed(now));
-        if !damaged.is_empty() {
-            let places: Vec<_> = damaged.keys().collect();
-            tracing::error!(
-                ?places,
-                "entries of the memory of the WhatsApp channel are damaged; they count as missing"
-            );
-        }
-        kept.state = state;
+        kept.state = read::<T>(now);
         Ok(places)
+    }
+
+    /// It is what is stored, and nothing else.
+    pub(super) fn set(&self, stored: Values) {
+        let mut kept = self.kept.lock();
+        kept.state = read::<T>(stored.clone());
+        kept.stored = stored;
+        kept.covers = kept.changes;
     }
 
     /// The places of all entries that are stored.
@@ -184,7 +194,7 @@ impl<T: Clone + Default + Serialize + DeserializeOwned + Send + 'static> StateFi
     }
 
     /// Writes the document with this state.
-    fn writing(&self, state: T) -> impl FnOnce() -> io::Result<()> + use<T> {
+    fn document(&self, state: T) -> impl FnOnce() -> io::Result<()> + use<T> {
         let (documents, name) = (Arc::clone(&self.documents), Arc::clone(&self.name));
         let (number, mut numbers) = (self.number.clone(), self.others.clone());
         move || {
@@ -193,6 +203,16 @@ impl<T: Clone + Default + Serialize + DeserializeOwned + Send + 'static> StateFi
             documents.store(&name, &bytes)
         }
     }
+}
+
+/// The state with these entries. Those that are damaged count as missing.
+fn read<T: Default + DeserializeOwned>(entries: Values) -> T {
+    let (state, damaged) = salvaged::<T>(entries::composed(entries));
+    if !damaged.is_empty() {
+        let places: Vec<_> = damaged.keys().collect();
+        tracing::error!(?places, "entries of the memory of the WhatsApp channel are damaged; they count as missing");
+    }
+    state
 }
 
 /// The state without its damaged entries, and those entries by their place.
@@ -219,5 +239,36 @@ fn take<'a>(from: &mut Value, path: &mut impl Iterator<Item = &'a Segment>) -> O
         }
         (Segment::Seq { index }, Value::Array(list)) if *index < list.len() => Some(list.remove(*index)),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::store::InFiles;
+
+    /// A turn that was lost leaves what it has changed. Whoever had the next one is right.
+    #[test]
+    fn what_another_daemon_has_stored_counts_and_only_what_is_new_is_stored() {
+        let temp = tempfile::tempdir().unwrap();
+        let documents = Arc::new(InFiles::open(temp.path()).unwrap());
+        let file = StateFile::<BTreeMap<String, BTreeMap<String, u8>>>::new(documents, "x.json", "106");
+        let place = |key: &str| ("wrote".to_owned(), key.to_owned());
+        let write =
+            |key: &str, value| file.change().entry("wrote".to_owned()).or_default().extend([(key.to_owned(), value)]);
+        let value = |key: &str| file.get()["wrote"].get(key).copied();
+        write("ada", 1);
+        write("bob", 1);
+        assert_eq!(file.take_in(Changes::from([(place("ada"), Some(json!(2)))])).unwrap(), [place("ada")]);
+        assert_eq!((value("ada"), value("bob")), (Some(2), Some(1)));
+        let unstored = file.unstored(|_| {}).unwrap();
+        assert_eq!(unstored, Replaced::from([(place("bob"), (None, Some(json!(1))))]));
+        file.stored(unstored.into_iter().map(|(place, (_, now))| (place, now)).collect());
+        assert!(file.unstored(|_| {}).unwrap().is_empty());
+        assert!(file.take_in(Changes::from([(place("bob"), Some(json!(1)))])).unwrap().is_empty(), "it is known");
+        write("ada", 3);
+        assert_eq!(file.unstored(|_| {}).unwrap()[&place("ada")], (Some(json!(2)), Some(json!(3))));
+        file.take_in(Changes::from([(place("bob"), None)])).unwrap();
+        assert_eq!((value("ada"), value("bob")), (Some(3), None));
     }
 }

@@ -4,12 +4,12 @@
 
 use super::callback_data::CallbackData;
 use super::contacts::{Contacts, FILE, KEEP};
-use super::entries::{Changes, Values};
+use super::entries::{Changes, Replaced, Values};
 use super::state_file::StateFile;
 use crate::clock::{Clock, Moment};
 use crate::host::channel::NotStored;
 use crate::host::keyed_lock::KeyGuard;
-use crate::host::store::memory::{self, Changed, Entries, Known, Memory, Place};
+use crate::host::store::memory::{self, Changed, Entries, Known, Memory, Place, Write, Writes};
 use crate::random;
 use crate::sabotage::on;
 use parking_lot::Mutex;
@@ -25,6 +25,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// What was taken out is told for an hour. After this time without a look, a daemon reads everything.
 const OUT_OF_TOUCH: Duration = Duration::from_secs(1_800);
+
+/// How soon the leader tries again.
+const SHARES_AGAIN: Duration = Duration::from_secs(10);
 
 /// What another daemon has stored that this one has to act on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,9 +50,13 @@ pub(super) struct Together {
     clock: Clock,
     /// The memory has entries. Until then the leader has documents, and reads what people write.
     is_shared: AtomicBool,
+    /// Held for writing while the leader's documents become entries.
+    saving: tokio::sync::RwLock<()>,
     /// Up to where this daemon knows. Held while it reads what others have changed, or stores what it has, until that is taken in.
     known: tokio::sync::Mutex<Option<(Known, Moment)>>,
     news: UnboundedSender<News>,
+    /// When the leader tried last whether its documents can become entries.
+    tried: Mutex<Moment>,
     unheard: Mutex<Option<UnboundedReceiver<News>>>,
 }
 
@@ -72,18 +79,9 @@ impl Together {
     pub(super) fn new(memory: Arc<dyn Memory>, number: &str, clock: Clock) -> Self {
         let (news, unheard) = unbounded_channel();
         let (number, is_shared, unheard) = (number.to_owned(), AtomicBool::default(), Mutex::new(Some(unheard)));
-        Self { memory, number, clock, is_shared, known: tokio::sync::Mutex::default(), news, unheard }
-    }
-
-    /// The leader begins: what its documents have becomes entries, unless a daemon is there that would miss them. Returns all entries.
-    pub(super) fn begin(&self, documents: &[String], numbers: Numbers) -> io::Result<Option<Changed>> {
-        let text = |values: BTreeMap<(String, Place), Value>| {
-            values.into_iter().map(|(at, it)| (at, Some(it.to_string()))).collect()
-        };
-        let entries: Vec<_> = numbers.into_iter().map(|(number, values)| (number, text(values))).collect();
-        let found = self.memory.share(&self.number, documents, &entries)?;
-        self.is_shared.store(found.is_some(), Ordering::Relaxed);
-        Ok(found)
+        let (saving, known) = (tokio::sync::RwLock::default(), tokio::sync::Mutex::default());
+        let tried = Mutex::new(clock.monotonic());
+        Self { memory, number, clock, is_shared, saving, known, news, tried, unheard }
     }
 
     pub(super) fn leads(&self) -> bool {
@@ -106,24 +104,78 @@ where
     Ok(())
 }
 
+fn as_entries(numbers: &Numbers) -> Vec<(String, Entries)> {
+    let text = |(place, value): (&(String, Place), &Value)| (place.clone(), Some(value.to_string()));
+    numbers.iter().map(|(number, values)| (number.clone(), values.iter().map(text).collect())).collect()
+}
+
 fn not_stored(error: &io::Error) -> NotStored {
     tracing::error!(%error, "the memory of the WhatsApp channel cannot be used");
     NotStored
 }
 
 impl Contacts {
-    /// What the leader's documents have becomes entries, if several daemons can have them.
+    /// The leader begins: what its documents have becomes entries, unless a daemon is there that would miss them.
     pub(super) fn begin(&self) -> io::Result<()> {
         let Some(together) = self.together.as_ref().filter(|together| together.leads()) else { return Ok(()) };
+        let (names, numbers) = self.documented()?;
+        let Some(found) = together.memory.share(&together.number, &names, &as_entries(&numbers))? else {
+            tracing::info!(
+                "a daemon of an earlier version is there, or was within the last hour: until it is not, the leader alone reads what \
+                 people write on WhatsApp"
+            );
+            return Ok(());
+        };
+        let mut all: BTreeMap<String, Values> = names.into_iter().map(|name| (name, Values::new())).collect();
+        for ((name, place), value) in found.entries {
+            let value = value.and_then(|text| serde_json::from_str(&text).ok());
+            all.entry(name).or_default().extend(value.map(|value| (place, value)));
+        }
+        for (name, of) in all {
+            if name == FILE { self.file.set(of) } else { self.messages.set(&name, of) }
+        }
+        together.is_shared.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The same later, once it is possible.
+    pub(super) async fn begin_later(&self) -> Result<(), NotStored> {
+        let unshared = |together: &&Together| together.leads() && !together.is_shared.load(Ordering::Relaxed);
+        let Some(together) = self.together.as_ref().filter(unshared) else { return Ok(()) };
+        let now = together.clock.monotonic();
+        let tried = std::mem::replace(&mut *together.tried.lock(), now);
+        if now.since(tried) < SHARES_AGAIN {
+            *together.tried.lock() = tried;
+            return Ok(());
+        }
+        if !together.memory.may_share().await.map_err(|error| not_stored(&error))? {
+            return Ok(());
+        }
+        let _nobody_saves = together.saving.write().await;
+        let (names, numbers) = self.documented().map_err(|error| not_stored(&error))?;
+        let (memory, number, entries) = (Arc::clone(&together.memory), together.number.clone(), as_entries(&numbers));
+        let share = move || memory.share(&number, &names, &entries);
+        let shared = tokio::task::spawn_blocking(share).await.map_err(io::Error::other).flatten();
+        if shared.map_err(|error| not_stored(&error))?.is_none() {
+            return Ok(());
+        }
+        for ((name, place), value) in
+            numbers.into_iter().filter(|(of, _)| *of == together.number).flat_map(|(_, of)| of)
+        {
+            self.stored(&name, Changes::from([(place, Some(value))]));
+        }
+        together.is_shared.store(true, Ordering::Relaxed);
+        tracing::info!("every daemon reads what people write on WhatsApp now");
+        Ok(())
+    }
+
+    /// The names of all documents, and what they have.
+    fn documented(&self) -> io::Result<(Vec<String>, Numbers)> {
         let mut numbers = Numbers::new();
         let mut names = self.messages.add_to(&mut numbers)?;
         add(&mut numbers, FILE, &self.file)?;
         names.push(FILE.to_owned());
-        match together.begin(&names, numbers)? {
-            // Nobody else has it yet.
-            Some(found) => self.take_in(together, found, &mut *together.known.try_lock().map_err(io::Error::other)?),
-            None => Ok(()),
-        }
+        Ok((names, numbers))
     }
 
     /// Puts everything on stable storage: what people have to be told comes before the messages that it replies to.
@@ -134,7 +186,7 @@ impl Contacts {
     }
 
     /// The entries of each document that are not stored as they are now.
-    fn unstored(&self) -> io::Result<Vec<(String, Changes)>> {
+    fn unstored(&self) -> io::Result<Vec<(String, Replaced)>> {
         let before = self.now() - KEEP;
         let mut unstored = self.messages.unstored(before)?;
         unstored.push((FILE.to_owned(), self.file.unstored(|known| known.forget(before))?));
@@ -193,6 +245,10 @@ impl Contacts {
             let person = self.person(id);
             let alone = self.alone.lock(person.clone()).await;
             let Some(together) = self.shared() else { return Ok(Turn { contacts: self, held: None, _alone: alone }) };
+            if together.still_known(together.known.lock().await.as_ref()).is_none() {
+                // To read all of it may take longer than a turn.
+                self.catch_up().await?;
+            }
             let whose = if on("noturn") { random::unique() } else { person.clone() };
             let mut held = together.memory.turn(&together.number, &whose).await.map_err(|error| not_stored(&error))?;
             {
@@ -238,6 +294,10 @@ impl Contacts {
     }
 
     async fn save_in(&self, turn: Option<Box<dyn memory::Turn>>) -> Result<(), NotStored> {
+        let _one_way = match &self.together {
+            Some(together) => Some(together.saving.read().await),
+            None => None,
+        };
         let saved = match self.shared() {
             None => self.save_documents().await,
             Some(together) => self.save_entries(together, turn).await,
@@ -252,15 +312,19 @@ impl Contacts {
         let _until_taken_in = together.known.lock().await;
         let unstored = self.unstored()?;
         let text = |value: &Option<Value>| value.as_ref().map(Value::to_string);
-        let named = unstored.iter().flat_map(|(name, of)| of.iter().map(move |(place, value)| (name, place, value)));
-        let entries: Entries = named.map(|(name, place, value)| ((name.clone(), place.clone()), text(value))).collect();
+        let mut writes = Writes::new();
+        for (name, of) in &unstored {
+            writes.extend(of.iter().map(|(place, (before, now))| {
+                ((name.clone(), place.clone()), Write { before: text(before), now: text(now) })
+            }));
+        }
         match turn {
-            Some(turn) => turn.end(&entries).await?,
-            None if entries.is_empty() => {}
-            None => together.memory.write(&together.number, &entries).await?,
+            Some(turn) => turn.end(&writes).await?,
+            None if writes.is_empty() => {}
+            None => together.memory.write(&together.number, &writes).await?,
         }
         for (name, of) in unstored {
-            self.stored(&name, of);
+            self.stored(&name, of.into_iter().map(|(place, (_, now))| (place, now)).collect());
         }
         Ok(())
     }
@@ -287,7 +351,9 @@ impl Contacts {
             for place in self.take_in_of(&name, of)? {
                 let Some(news) = news_of(&name, &place) else { continue };
                 wrote |= matches!(news, News::Wrote(_));
-                let _nobody_acts_here = together.news.send(news);
+                if together.leads() {
+                    let _it_stops = together.news.send(news);
+                }
             }
         }
         if wrote {

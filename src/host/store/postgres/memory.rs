@@ -2,10 +2,10 @@
 //! the server ends it if its daemon is paused or gone.
 
 use super::Shared;
-use super::database::{Durable, Failed, Open, Work, query};
+use super::database::{Durable, Failed, Open, Work, query, scalar};
 use super::hints::Hints;
 use super::statement::{Statement, statement};
-use crate::host::store::memory::{Changed, Entries, Known, Memory, Turn};
+use crate::host::store::memory::{Changed, Entries, Known, Memory, Place, Turn, Write, Writes};
 use async_trait::async_trait;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
@@ -48,15 +48,21 @@ struct Seen {
 
 /// `$1` is the number, `$2` the transaction since which it looks, and `$3` the era in which that was. A transaction of another era says
 /// nothing: after a crash of the server later numbers come again.
-const LOOK: &str = "select json_build_object(
-    'since', pg_snapshot_xmin(pg_current_snapshot())::text,
-    'era', known.mark,
-    'all', known.since is null,
-    'rows', (select coalesce(json_agg(json_build_array(name, section, key, value)), '[]') from askd.memory
-             where number = $1 and (known.since is null and value is not null
-                 or changed >= known.since and changed < pg_snapshot_xmax(pg_current_snapshot()))))::text
-    from (select (select mark::text from askd.era) as mark,
-        case when exists (select from askd.era where mark::text = $3) then $2::text::xid8 end as since) as known";
+const LOOK: &str = "with known as materialized (
+        select (select mark::text from askd.era) as mark,
+            case when exists (select from askd.era where mark::text = $3) then $2::text::xid8 end as since
+    )
+    select json_build_object(
+        'since', pg_snapshot_xmin(pg_current_snapshot())::text,
+        'era', (select mark from known),
+        'all', (select since is null from known),
+        'rows', (select coalesce(json_agg(json_build_array(name, section, key, value)), '[]') from (
+            select name, section, key, value from askd.memory
+                where number = $1 and value is not null and (select since is null from known)
+            union all
+            select name, section, key, value from askd.memory
+                where number = $1 and changed >= (select since from known) and changed < pg_snapshot_xmax(pg_current_snapshot())
+        ) as rows))::text";
 
 fn look(number: &str, known: Option<&Known>) -> Work<String> {
     let look = statement(LOOK).bind(number.to_owned()).bind(known.map(|known| known.since.to_string()));
@@ -70,17 +76,17 @@ fn sorted(seen: &str) -> io::Result<Changed> {
     Ok(Changed { entries, all, known })
 }
 
-fn remember(number: &str, entries: &Entries) -> Statement {
-    let (mut names, mut sections, mut keys, mut values) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for ((name, (section, key)), value) in entries {
+fn remember(number: &str, writes: &Writes) -> Statement {
+    let (mut names, mut sections, mut keys, mut known, mut values) = (vec![], vec![], vec![], vec![], vec![]);
+    for ((name, (section, key)), Write { before, now }) in writes {
         names.push(name.clone());
         sections.push(section.clone());
         keys.push(key.clone());
-        values.push(value.clone());
+        known.push(before.clone());
+        values.push(now.clone());
     }
-    let remember = statement("select askd.remember($1, $2, $3, $4, $5)");
-    let numbers = vec![number.to_owned(); names.len()];
-    remember.bind(names).bind(numbers).bind(sections).bind(keys).bind(values)
+    let remember = statement("select askd.remember($1, $2, $3, $4, $5, $6)").bind(number.to_owned());
+    remember.bind(names).bind(sections).bind(keys).bind(known).bind(values)
 }
 
 /// The number of the lock of a person.
@@ -94,30 +100,9 @@ impl InEntries {
         Self { shared, hints, turns: Arc::new(Semaphore::new(TURNS)) }
     }
 
-    async fn read<T: Send + 'static>(&self, work: Work<T>) -> io::Result<T> {
+    async fn read<T: Send + 'static>(&self, long: bool, work: Work<T>) -> io::Result<T> {
         let connections = self.shared.database.connections().clone();
-        self.shared.database.run(async move { connections.read(false, work).await }).await.map_err(io::Error::other)
-    }
-}
-
-impl InEntries {
-    /// Stores these entries in place of the documents with these names.
-    fn move_here(&self, documents: &[String], entries: &[(String, Entries)]) -> io::Result<()> {
-        let moved: Vec<Work<()>> =
-            entries.iter().map(|(number, entries)| remember(number, entries).execute()).collect();
-        let documents = documents.to_vec();
-        let share: Work<()> = Arc::new(move |connection| {
-            let (moved, documents) = (moved.clone(), documents.clone());
-            Box::pin(async move {
-                for entries in moved {
-                    entries(&mut *connection).await?;
-                }
-                let gone = "delete from askd.documents where name = any($1)";
-                query(gone).bind(documents).execute(&mut *connection).await?;
-                query("update askd.format set shares_memory = true").execute(connection).await.map(drop)
-            })
-        });
-        self.shared.change(Durable::Yes, share).map_err(io::Error::other)
+        self.shared.database.run(async move { connections.read(long, work).await }).await.map_err(io::Error::other)
     }
 }
 
@@ -138,28 +123,55 @@ impl Memory for InEntries {
     }
 
     fn share(&self, number: &str, documents: &[String], entries: &[(String, Entries)]) -> io::Result<Option<Changed>> {
-        let may = statement("select askd.may_share_memory()").one();
-        if !self.shared.change(Durable::Yes, may).map_err(io::Error::other)? {
+        let new = |(place, now): (&(String, Place), &Option<String>)| {
+            (place.clone(), Write { before: None, now: now.clone() })
+        };
+        let moved =
+            entries.iter().map(|(number, entries)| remember(number, &entries.iter().map(new).collect()).execute());
+        let (moved, documents) = (moved.collect::<Vec<_>>(), documents.to_vec());
+        let share: Work<bool> = Arc::new(move |connection| {
+            let (moved, documents) = (moved.clone(), documents.clone());
+            Box::pin(async move {
+                if !scalar::<bool>("select askd.may_share_memory()").fetch_one(&mut *connection).await? {
+                    return Ok(false);
+                }
+                let shared = "select shares_memory from askd.format for update";
+                if scalar::<bool>(shared).fetch_one(&mut *connection).await? {
+                    return Ok(true);
+                }
+                for entries in moved {
+                    entries(&mut *connection).await?;
+                }
+                let gone = "delete from askd.documents where name = any($1)";
+                query(gone).bind(documents).execute(&mut *connection).await?;
+                query("update askd.format set shares_memory = true").execute(connection).await?;
+                Ok(true)
+            })
+        });
+        if !self.shared.change_long(share).map_err(io::Error::other)? {
             return Ok(None);
         }
-        let is_shared = statement("select shares_memory from askd.format").one();
-        if !self.shared.read::<bool>(is_shared).map_err(io::Error::other)? {
-            self.move_here(documents, entries)?;
-        }
-        sorted(&self.shared.read(look(number, None)).map_err(io::Error::other)?).map(Some)
+        sorted(&self.shared.read_long(look(number, None)).map_err(io::Error::other)?).map(Some)
+    }
+
+    async fn may_share(&self) -> io::Result<bool> {
+        let (connections, check) = (self.shared.database.connections().clone(), self.shared.check());
+        let may = statement("select askd.may_share_memory()").one();
+        let may = async move { connections.transact(Durable::Yes, &check, may).await };
+        self.shared.database.run(may).await.map_err(|failed| self.shared.noted(failed))
     }
 
     async fn is_shared(&self) -> io::Result<bool> {
-        self.read(statement("select shares_memory from askd.format").one()).await
+        self.read(false, statement("select shares_memory from askd.format").one()).await
     }
 
     async fn changed(&self, number: &str, known: Option<&Known>) -> io::Result<Changed> {
-        sorted(&self.read(look(number, known)).await?)
+        sorted(&self.read(known.is_none(), look(number, known)).await?)
     }
 
-    async fn write(&self, number: &str, entries: &Entries) -> io::Result<()> {
+    async fn write(&self, number: &str, writes: &Writes) -> io::Result<()> {
         let (connections, check) = (self.shared.database.connections().clone(), self.shared.check());
-        let remember = remember(number, entries).execute();
+        let remember = remember(number, writes).execute();
         let write = async move { connections.transact(Durable::Yes, &check, remember).await };
         self.shared.database.run(write).await.map_err(|failed| self.shared.noted(failed))?;
         self.hints.tell();
@@ -202,15 +214,15 @@ impl Turn for InTransaction {
         sorted(&self.work(look).await?)
     }
 
-    async fn end(mut self: Box<Self>, entries: &Entries) -> io::Result<()> {
-        if !entries.is_empty() {
-            let remember = remember(&self.number, entries).execute();
+    async fn end(mut self: Box<Self>, writes: &Writes) -> io::Result<()> {
+        if !writes.is_empty() {
+            let remember = remember(&self.number, writes).execute();
             self.work(remember).await?;
         }
         let Some(open) = self.open.take() else { return Ok(()) };
         let connections = self.shared.database.connections().clone();
         self.shared.database.run(async move { connections.commit(open).await }).await.map_err(io::Error::other)?;
-        if !entries.is_empty() {
+        if !writes.is_empty() {
             self.hints.tell();
         }
         Ok(())

@@ -42,12 +42,11 @@ use super::{Allowed, Along, BadRecord, Erased, Loading, Pin, Save, Sharing, Stor
 use askd_core::{Ask, AskId, Group, Time};
 use asks::{Version, Write, uuid};
 use batches::Line;
-use database::{Database, Durable, Failed, Work, query};
+use database::{Database, Durable, Failed, LIMIT, LONG, Work, query};
 use hints::Hints;
 use holding::Holding;
 use lease::Lease;
 use news::Mark;
-use nodes::ALONE;
 use parking_lot::Mutex;
 use saving::{Attempt, Unflushed};
 use std::collections::{HashMap, HashSet};
@@ -65,8 +64,6 @@ const REJECTED_BYTES: i64 = 1024 * 1024;
 const PLACE: &str = "the database";
 /// Comes before every id.
 const NO_ID: &str = "00000000-0000-0000-0000-000000000000";
-/// How soon it reads again what could not be read.
-const AGAIN: Duration = Duration::from_secs(1);
 /// The document that a clean stop leaves: nothing of that era is missing.
 const CLEAN: &str = "clean";
 
@@ -97,9 +94,19 @@ struct Shared {
 impl Shared {
     /// Changes something, if this daemon still serves.
     fn change<T: Send + 'static>(&self, durable: Durable, work: Work<T>) -> Result<T, Failed> {
+        self.change_within(LIMIT, durable, work)
+    }
+
+    /// The same of very much at once.
+    fn change_long<T: Send + 'static>(&self, work: Work<T>) -> Result<T, Failed> {
+        self.change_within(LONG, Durable::Yes, work)
+    }
+
+    fn change_within<T: Send + 'static>(&self, limit: Duration, durable: Durable, work: Work<T>) -> Result<T, Failed> {
         let connections = self.database.connections().clone();
-        let check = self.check();
-        let changed = self.database.wait(async move { connections.transact(durable, &check, work).await });
+        let check = format!("set local statement_timeout = {}; {}", limit.as_millis(), self.check());
+        let changed =
+            self.database.wait(async move { connections.transact_within(limit, durable, &check, work).await });
         if let Err(Failed::Overtaken) = &changed {
             self.lose();
         }
@@ -125,28 +132,6 @@ impl Shared {
     fn read_long<T: Send + 'static>(&self, work: Work<T>) -> Result<T, Failed> {
         let connections = self.database.connections().clone();
         self.database.wait(async move { connections.read(true, work).await })
-    }
-
-    /// The same as often as it takes: the database may be away for a while. Whoever is alone is told of it.
-    fn read_patiently<T: Send + 'static>(&self, work: &Work<T>) -> Result<T, Failed> {
-        let mut told = false;
-        loop {
-            let read = self.read_long(Arc::clone(work));
-            let Err(error) = &read else { return read };
-            let ends = self.ends.is_cancelled() || self.left.is_cancelled() || self.overtaken.is_cancelled();
-            if ends || self.node == ALONE {
-                return read;
-            }
-            if !std::mem::replace(&mut told, true) {
-                tracing::warn!(%error, "cannot read the stored questions; trying again every second");
-            }
-            let (clock, ends) = (self.database.connections().clock().clone(), self.ends.clone());
-            // Cut short, the next try is the last one.
-            let _cut_short = self.database.wait(async move {
-                ends.run_until_cancelled(clock.sleep(AGAIN)).await;
-                Ok(())
-            });
-        }
     }
 }
 

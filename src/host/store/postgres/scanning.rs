@@ -1,16 +1,22 @@
 //! Reads all rows of asks: those that are under way, and those of which nothing changes any more.
 
 use super::asks::Row;
+use super::database::{Failed, Work};
+use super::nodes::ALONE;
 use super::statement::statement;
-use super::{InPostgres, NO_ID, failed};
+use super::{InPostgres, NO_ID, Shared, failed};
 use crate::host::store::StoreError;
 use sqlx::Row as _;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
+use std::time::Duration;
 
 /// How many records are read at a time.
 const SOME: i64 = 500;
+/// How soon it reads again what could not be read.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// The rows of a part of a scan: the open asks, then outcomes, then those of which nothing changes any more. An ask that moves
 /// meanwhile moves ahead of it, or is changed. Without its table, `id` in an order is the text of the row.
@@ -28,6 +34,30 @@ const PARTS: [&str; 3] = [
              and not exists (select from askd.gone where gone.id = settled.id and gone.forget_at is not null)
          order by settled.id limit $2",
 ];
+
+impl Shared {
+    /// Reads what may take long, as often as it takes: the database may be away for a while. Whoever is alone is told of it.
+    pub(super) fn read_patiently<T: Send + 'static>(&self, work: &Work<T>) -> Result<T, Failed> {
+        let mut told = false;
+        loop {
+            let read = self.read_long(Arc::clone(work));
+            let Err(error) = &read else { return read };
+            let ends = self.ends.is_cancelled() || self.left.is_cancelled() || self.overtaken.is_cancelled();
+            if ends || self.node == ALONE {
+                return read;
+            }
+            if !std::mem::replace(&mut told, true) {
+                tracing::warn!(%error, "cannot read the stored questions; trying again every second");
+            }
+            let (clock, ends) = (self.database.connections().clock().clone(), self.ends.clone());
+            // Cut short, the next try is the last one.
+            let _cut_short = self.database.wait(async move {
+                ends.run_until_cancelled(clock.sleep(AGAIN)).await;
+                Ok(())
+            });
+        }
+    }
+}
 
 impl InPostgres {
     /// All rows, some at a time. While those are dealt with, the next ones are read.

@@ -37,18 +37,25 @@ begin
 end
 $$;
 
--- Stores entries, each in all five columns.
-create function askd.remember(names text[], numbers text[], sections text[], keys text[], contents text[]) returns void language plpgsql as $$
+-- Stores entries of a number, each if it still is what its daemon knows of it (`before`): else another daemon was faster, and is right.
+create function askd.remember(whose text, names text[], sections text[], keys text[], before text[], contents text[]) returns void
+language plpgsql as $$
 begin
     -- In one order, so that two daemons do not wait for each other.
-    insert into askd.memory as memory (name, number, section, key, value)
-        select * from unnest(names, numbers, sections, keys, contents) as new (name, number, section, key, value)
-            order by name, number, section, key
-        on conflict (name, number, section, key) do update set value = excluded.value, changed = excluded.changed, at = excluded.at
-            where memory.value is distinct from excluded.value;
+    perform from askd.memory join unnest(names, sections, keys) as new (name, section, key) using (name, section, key)
+        where memory.number = whose order by name, section, key for update of memory;
+    update askd.memory as memory set value = new.value, changed = pg_current_xact_id(), at = now()
+        from unnest(names, sections, keys, before, contents) as new (name, section, key, known, value)
+        where memory.number = whose and memory.name = new.name and memory.section = new.section and memory.key = new.key
+            and memory.value is not distinct from new.known and memory.value is distinct from new.value;
+    insert into askd.memory (name, number, section, key, value)
+        select name, whose, section, key, value
+            from unnest(names, sections, keys, before, contents) as new (name, section, key, known, value)
+            where known is null and value is not null order by name, section, key
+        on conflict do nothing;
     if array_position(contents, null) is not null then
         delete from askd.memory where ctid = any (array(
-            select ctid from askd.memory where value is null and at < now() - interval '1 hour' for update skip locked));
+            select ctid from askd.memory where value is null and at < now() - interval '1 hour' limit 1000 for update skip locked));
     end if;
 end
 $$;

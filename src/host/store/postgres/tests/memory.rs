@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::clock::Clock;
-use crate::host::store::memory::{Changed, Entries, Memory};
+use crate::host::store::memory::{Changed, Entries, Memory, Place, Write, Writes};
 use std::time::Duration;
 
 const NUMBER: &str = "106";
@@ -17,6 +17,15 @@ fn entries(of: &[(&str, &str, Option<&str>)]) -> Entries {
         ((NAME.to_owned(), ((*section).to_owned(), (*key).to_owned())), value.map(str::to_owned))
     };
     of.iter().map(entry).collect()
+}
+
+/// Where the daemon knows of no entry yet.
+fn new(of: &Entries) -> Writes {
+    let write = |(place, now): (&(String, Place), &Option<String>)| {
+        let before = if now.is_none() { known().get(place).cloned().flatten() } else { None };
+        (place.clone(), Write { before, now: now.clone() })
+    };
+    of.iter().map(write).collect()
 }
 
 fn known() -> Entries {
@@ -44,7 +53,7 @@ fn documents_become_entries_once_and_documents_again_for_whoever_is_alone() {
     assert!(server.runtime.block_on(memory(&other).is_shared()).unwrap());
     assert_eq!(leader.documents.read(NAME).unwrap(), None);
     let more = entries(&[("last_inbound", "1666", Some("5"))]);
-    server.runtime.block_on(memory(&other).write(NUMBER, &more)).unwrap();
+    server.runtime.block_on(memory(&other).write(NUMBER, &new(&more))).unwrap();
     assert_eq!(share(&leader).unwrap().entries.len(), 5, "what stands there is not replaced");
     for opened in [leader, other] {
         opened.store.close().unwrap();
@@ -88,14 +97,14 @@ fn one_daemon_at_a_time_has_the_turn_of_a_person_and_sees_what_the_one_before_ha
         let waits = two.turn(NUMBER, "1555");
         assert!(Clock::system().timeout(Duration::from_millis(300), waits).await.is_none(), "two have the turn");
         let beside = two.turn(NUMBER, "1666").await.unwrap();
-        let new = entries(&[("last_inbound", "1555", None), ("told_before", "x", Some("1"))]);
-        first.end(&new).await.unwrap();
+        let more = entries(&[("last_inbound", "1555", None), ("told_before", "x", Some("1"))]);
+        first.end(&new(&more)).await.unwrap();
         let mut second = two.turn(NUMBER, "1555").await.unwrap();
         let seen = second.changed(known.as_ref()).await.unwrap();
-        assert!(!seen.all && new.iter().all(|(at, value)| seen.entries.get(at) == Some(value)), "{seen:?}");
+        assert!(!seen.all && more.iter().all(|(at, value)| seen.entries.get(at) == Some(value)), "{seen:?}");
         // Dropped, a turn changes nothing, and the next one comes.
         drop((second, beside));
-        two.turn(NUMBER, "1555").await.unwrap().end(&Entries::new()).await.unwrap();
+        two.turn(NUMBER, "1555").await.unwrap().end(&Writes::new()).await.unwrap();
         let all = two.changed(NUMBER, None).await.unwrap();
         assert!(
             all.all && !all.entries.contains_key(&(NAME.to_owned(), ("last_inbound".to_owned(), "1555".to_owned())))
@@ -108,6 +117,27 @@ fn one_daemon_at_a_time_has_the_turn_of_a_person_and_sees_what_the_one_before_ha
     assert!(server.runtime.block_on(two.changed(NUMBER, before.as_ref())).unwrap().all);
 }
 
+/// A daemon that comes late does not know what another one has stored.
+#[test]
+fn what_another_daemon_has_stored_meanwhile_stays() {
+    let Some(server) = Server::found() else { return };
+    let leader = server.opened("leader");
+    share(&leader).unwrap();
+    let write = |before: Option<&str>, now: Option<&str>| {
+        let place = (NAME.to_owned(), ("last_inbound".to_owned(), "1777".to_owned()));
+        let writes = Writes::from([(place, Write { before: before.map(str::to_owned), now: now.map(str::to_owned) })]);
+        server.runtime.block_on(memory(&leader).write(NUMBER, &writes)).unwrap();
+        server.sql("select coalesce(value, 'none') from askd.memory where key = '1777'").concat()
+    };
+    assert_eq!(write(None, Some("1")), "1");
+    assert_eq!(write(None, Some("2")), "1");
+    assert_eq!(write(Some("1"), Some("3")), "3");
+    assert_eq!(write(Some("1"), None), "3");
+    assert_eq!(write(Some("3"), None), "none");
+    assert_eq!(write(Some("3"), Some("4")), "none");
+    assert_eq!(write(None, Some("5")), "5", "it was taken out");
+}
+
 /// The server ends the turn of a daemon that is paused, which then stores nothing.
 #[test]
 fn a_turn_that_takes_too_long_is_over() {
@@ -117,9 +147,9 @@ fn a_turn_that_takes_too_long_is_over() {
     server.runtime.block_on(async {
         let paused = memory(&leader).turn(NUMBER, "1555").await.unwrap();
         Clock::system().sleep(Duration::from_secs(3)).await;
-        assert!(paused.end(&entries(&[("told_before", "x", Some("1"))])).await.is_err());
+        assert!(paused.end(&new(&entries(&[("told_before", "x", Some("1"))]))).await.is_err());
         let all = memory(&leader).changed(NUMBER, None).await.unwrap().entries;
         assert_eq!(all, known());
-        memory(&leader).turn(NUMBER, "1555").await.unwrap().end(&Entries::new()).await.unwrap();
+        memory(&leader).turn(NUMBER, "1555").await.unwrap().end(&Writes::new()).await.unwrap();
     });
 }

@@ -94,7 +94,7 @@ impl Phones {
     }
 
     /// Adds what people said and were shown to the history; an acknowledged reply was read by then. Returns how many were asked back.
-    pub(crate) fn tell(&self, history: &mut History, read: impl Fn(Instant) -> Instant) -> usize {
+    pub(crate) fn tell(&self, history: &mut History) -> usize {
         let mut asked = 0;
         for said in lock(&self.said).iter() {
             let by = ("whatsapp", number(said.person));
@@ -108,7 +108,7 @@ impl Phones {
             asked += usize::from(asked_back);
             // Otherwise a reply that quotes an open question is its outcome once it is acknowledged, or comes too late.
             let acknowledged = self.room.acknowledged(&said.id).filter(|_| !asked_back);
-            let acknowledged = acknowledged.map(|acknowledged| read(acknowledged.at));
+            let acknowledged = acknowledged.map(|acknowledged| acknowledged.at);
             history.attempt_at(&said.request, (by.0, &by.1), said.label, said.began, acknowledged);
         }
         for message in (0..self.people).flat_map(|person| self.sim.messages_to(&number(person))) {

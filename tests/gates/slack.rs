@@ -347,7 +347,7 @@ fn judge(world: &World, drained: bool) -> Verdict {
             }
         }
     }
-    let asked_back = world.phones.as_ref().map(|phones| phones.tell(&mut history, |at| at));
+    let asked_back = world.phones.as_ref().map(|phones| phones.tell(&mut history));
     let mut verdict = history.judge();
     if let Some(phones) = &world.phones {
         phones.judge(&history, &mut verdict);

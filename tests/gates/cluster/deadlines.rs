@@ -148,18 +148,6 @@ impl Deadlines {
         self.came(ts).is_some_and(lay)
     }
 
-    /// So long after that, not counting the time in which nobody could be told.
-    pub(super) fn after(&self, from: Instant, time: Duration) -> Instant {
-        let mut until = from + time;
-        loop {
-            let longer = from + time + self.troubled(None, from, until);
-            if longer <= until {
-                return until;
-            }
-            until = longer;
-        }
-    }
-
     /// How much of this time was trouble for that request.
     fn troubled(&self, host: Option<usize>, from: Instant, until: Instant) -> Duration {
         let mut spans: Vec<_> = lock(&self.troubles)

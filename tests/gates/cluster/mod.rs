@@ -47,9 +47,6 @@ const LIFE: Duration = Duration::from_secs(5);
 /// wait is shorter, but longer than a host is silent before cards say so.
 const STUCK: Duration = Duration::from_secs(60);
 const STUCK_BROKEN: Duration = Duration::from_secs(25);
-/// How soon the leader, or the next one, reads a webhook of WhatsApp that another daemon has kept and acknowledged. Until then somebody else
-/// may be faster.
-const READ: Duration = Duration::from_secs(20);
 const CHANNEL: &str = "C0AGENTS";
 const PEOPLE: [&str; 2] = ["U0ALICE", "U0BOB"];
 
@@ -311,7 +308,7 @@ fn judge(world: &World, bereaved: &Bereaved, drained: bool) -> Verdict {
             history.card(&request, "slack", is_open);
         }
     }
-    let asked_back = world.phones.tell(&mut history, |at| world.deadlines.after(at, READ));
+    let asked_back = world.phones.tell(&mut history);
     let mut verdict = history.judge();
     world.phones.judge(&history, &mut verdict);
     drop(history);

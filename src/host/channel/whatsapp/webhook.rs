@@ -5,6 +5,7 @@ use super::payload::{self, Notification};
 use super::taps::keyed;
 use crate::host::channel::signed::{Platform, Signed, Webhooks};
 use crate::host::channel::{DOCTORS_CHALLENGE, NotStored};
+use crate::sabotage::on;
 use askd_core::ChannelName;
 use axum::Router;
 use axum::extract::{Query, State};
@@ -81,6 +82,9 @@ async fn take(State(state): State<Arc<WebhookState>>, signed: Signed) -> Result<
         return Ok(StatusCode::OK);
     };
     let broker = state.channel.broker().ok_or(NotStored)?;
+    if on("unkept") && !broker.leads() {
+        return Ok(StatusCode::OK);
+    }
     if !broker.leads() && !state.channel.0.contacts.is_shared().await? {
         let kept = broker.keep_webhook(ChannelName::WHATSAPP.as_str(), signed.body.to_vec()).await;
         return kept.map(|()| StatusCode::OK).map_err(|error| {

@@ -286,7 +286,10 @@ impl Daemon {
                         (next.settings.http.listen, next.settings.http.webhook_listen, next.settings.agents.listen);
                     let next = Next { settings, known: before.pass_on(), ..next };
                     let ctx = Ctx::new(next.clock.clone());
-                    daemon = Box::pin(Self::open_at(place, next, ctx, Some(current))).await?;
+                    let opened = Box::pin(Self::open_at(place, next, ctx, Some(current)));
+                    // If the database goes away just now, that waits for it. Another daemon takes the lead of one that stops.
+                    let Some(opened) = stop.run_until_cancelled(opened).await else { return Ok(()) };
+                    daemon = opened?;
                     // Or it came meanwhile.
                     let latest = before.settings();
                     if !Arc::ptr_eq(&latest, &known) {

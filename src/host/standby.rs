@@ -98,12 +98,8 @@ impl Place {
             Self::Open(opened) => (opened, None),
             #[cfg(feature = "postgres")]
             Self::InLine(waiting) => {
-                // Whoever takes the lead has served until now: calls wait for a moment, and none is refused.
-                let turn = if waiting.leads() {
-                    Ok(waiting.turn().await)
-                } else {
-                    stand_by(waiting, &settings.http, listener, ctx).await
-                };
+                // Whoever takes the lead has served until now: calls wait for a moment, and none is refused unless that moment is long.
+                let turn = stand_by(waiting, &settings.http, listener, ctx).await;
                 match turn.map_err(DaemonError::io("http.listen"))?? {
                     Turn::Leads(opened) => (opened, None),
                     Turn::Joins(opened, waiting) => (opened, Some(Line(waiting))),

@@ -22,7 +22,7 @@ pub struct Write {
 /// Such entries by the name of their document and their place. One that another daemon has changed meanwhile stays as it is.
 pub type Writes = BTreeMap<(String, Place), Write>;
 
-/// Up to where a daemon knows what was changed.
+/// How far a daemon has read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
     /// The oldest transaction that still ran at the last look: what it or a later one changed was not seen for certain.
@@ -41,18 +41,26 @@ pub struct Changed {
     pub known: Option<Known>,
 }
 
+/// What a leader has that begins with entries.
+#[derive(Debug)]
+pub struct Shared {
+    /// Its own entries were stored just now, and not at another time.
+    pub moved: bool,
+    pub found: Changed,
+}
+
 /// The memory of a number of the business.
 #[async_trait]
 pub trait Memory: Debug + Send + Sync {
     /// Whether this daemon does what one of them does.
     fn leads(&self) -> bool;
 
-    /// Whether every daemon knows entries. From then on none may come that does not.
+    /// Whether every daemon can read entries. Once this has said yes, a daemon that cannot is refused.
     async fn may_share(&self) -> io::Result<bool>;
 
     /// Makes entries of the documents with these names, unless that was done before, and reads all there are of that number. `None`: a daemon
-    /// is there that knows documents only. Blocks, for long if there are many. For the leader.
-    fn share(&self, number: &str, documents: &[String], entries: &[(String, Entries)]) -> io::Result<Option<Changed>>;
+    /// is running that reads only documents. Blocks, for long if there are many. For the leader.
+    fn share(&self, number: &str, documents: &[String], entries: &[(String, Entries)]) -> io::Result<Option<Shared>>;
 
     /// Whether that was done.
     async fn is_shared(&self) -> io::Result<bool>;
@@ -67,7 +75,7 @@ pub trait Memory: Debug + Send + Sync {
     async fn turn(&self, number: &str, person: &str) -> io::Result<Box<dyn Turn>>;
 }
 
-/// Whoever has it may change what is known of a person. Dropped, it changes nothing; so does one that has taken too long.
+/// Whoever has it may change what is known of a person. A turn that is dropped, or that has taken too long, changes nothing.
 #[async_trait]
 pub trait Turn: Send {
     /// What has changed, also by whoever had the turn before.

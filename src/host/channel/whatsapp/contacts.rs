@@ -38,7 +38,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 const STRANGERS: usize = 100;
 /// How exact it is what the replies say of the platform's clock, in milliseconds.
 const CLOCK_IS_EXACT: u64 = 1_000;
-/// How long it is told that a status told of a closing message. Nobody waits for it any more by then.
+/// For how long the leader can learn that a status has named a closing message. After that, nobody waits for it.
 const HEARD: Duration = Duration::from_secs(600);
 /// A message has certainly left this long after the date of the reply to its call, which is in whole seconds.
 const AFTER_DATE: Duration = Duration::from_secs(1);
@@ -177,8 +177,8 @@ impl Contacts {
         if self.all_ids(&[known.to_owned()]).iter().any(|id| id == other) {
             return false;
         }
-        // `other` may already point to a name: that name now leads to this one, too. A number is the name, and no user id, so that daemons
-        // that learn the same of a person do so in one way.
+        // `other` may already point to a name: that name now leads to this one, too. If a number and a user id belong to one person, the
+        // number is the name. So two daemons that learn this choose the same name.
         let (from, to) = (self.person(other), self.person(known));
         let (from, to) = if is_user_id(&to) && !is_user_id(&from) { (to, from) } else { (from, to) };
         let mut known = self.file.change();

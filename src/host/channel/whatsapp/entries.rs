@@ -18,6 +18,16 @@ const WHOLE: &str = "=";
 /// Begins the key of an element of a list. The rest is its `id`.
 const ELEMENT: &str = "[]";
 
+/// Where an element of a list stands.
+pub(super) fn element(field: &str, id: &str) -> Place {
+    (field.to_owned(), format!("{ELEMENT}{id}"))
+}
+
+/// Whether an element of a list stands there. Another one never does.
+pub(super) fn is_element((_, key): &Place) -> bool {
+    key.starts_with(ELEMENT)
+}
+
 /// The entries of a state. Of a list, each element is one.
 pub(super) fn of(state: Value) -> Values {
     let Value::Object(fields) = state else { return Values::new() };
@@ -27,7 +37,7 @@ pub(super) fn of(state: Value) -> Values {
             Value::Object(map) => entries.extend(map.into_iter().map(|(key, value)| ((field.clone(), key), value))),
             Value::Array(list) => entries.extend(list.into_iter().map(|value| {
                 let id = value["id"].as_str().map_or_else(|| value.to_string(), str::to_owned);
-                ((field.clone(), format!("{ELEMENT}{id}")), value)
+                (element(&field, &id), value)
             })),
             value => drop(entries.insert((field, WHOLE.to_owned()), value)),
         }

@@ -59,7 +59,7 @@ pub(super) struct Incoming<'a> {
     pub(super) opened: bool,
     /// A message of this person that the platform received no earlier has been dealt with already.
     overtaken: bool,
-    /// What the sender is told.
+    /// Gives the notes to the sender their ids.
     why: Why,
 }
 

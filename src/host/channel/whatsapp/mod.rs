@@ -169,6 +169,8 @@ impl Adapter for Whatsapp {
         // It is told of, and happens again with the next look.
         let _away = self.0.contacts.catch_up().await;
         let _later = self.0.contacts.begin_later().await;
+        // What was stored with something else, after a turn that was lost.
+        self.0.outbox.resume();
         webhook::take_kept(self).await;
     }
 

@@ -225,6 +225,8 @@ impl Outbox {
                         },
                     );
                     if let Some((nth, person)) = &note.confirms {
+                        // The reply may have told another id of theirs.
+                        let person = &contacts.person(person);
                         let left = |contacts: &Contacts| contacts.confirmation_left(person, *nth, &id, left.by, false);
                         // If this fails, the status says it again.
                         let ((), _not_stored) = contacts.change_of(person, left).await;

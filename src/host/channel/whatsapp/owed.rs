@@ -2,7 +2,9 @@
 
 use super::callback_data::CallbackData;
 use super::contacts::Contacts;
+use super::entries::element;
 use crate::random;
+use crate::sabotage::on;
 use askd_core::{AskId, Time};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -31,7 +33,7 @@ pub(super) struct Owed {
     pub(super) note: Note,
 }
 
-/// Why people have to be told something, and how much they have been told for it. Whichever daemon finds out the same makes the same ids.
+/// What led to notes, and how many it has led to so far. Every daemon that deals with the same thing gives its notes the same ids.
 #[derive(Debug)]
 pub(super) struct Why {
     at: Time,
@@ -46,6 +48,9 @@ impl Why {
 
     /// Ids are in the order of what led to them.
     fn next(&self) -> String {
+        if on("noturn") {
+            return random::unique();
+        }
         format!("{:014}-{}-{:03}", self.at.as_millis(), self.what, self.told.fetch_add(1, Ordering::Relaxed))
     }
 }
@@ -70,9 +75,11 @@ impl Contacts {
         }
     }
 
-    /// What people have to be told yet.
+    /// What people have to be told yet. Where several daemons store it, only what is stored: whoever lost a turn owes nothing for it.
     pub(super) fn owed(&self) -> Vec<Owed> {
-        self.file.get().notes.clone()
+        let mut owed = self.file.get().notes.clone();
+        owed.retain(|owed| !self.has_company() || self.file.has_stored(&element("notes", &owed.id)));
+        owed
     }
 
     /// It is on its way from now on; `false` if it was before.

@@ -288,6 +288,8 @@ impl Whatsapp {
         match sent {
             Sent::Accepted(id, _) => {
                 let invitation = Invitation { message: id.clone(), ask: ask.id, route };
+                // The reply may have told another id of theirs.
+                let person = self.0.contacts.person(to);
                 self.0.invited.lock().insert(person, invitation);
                 Some(Posted::Held(id))
             }

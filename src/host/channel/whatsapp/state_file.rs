@@ -39,9 +39,11 @@ pub(super) struct StateFile<T> {
 struct Kept<T> {
     state: T,
     changes: u64,
-    /// The entries as they are stored, if several daemons change them; how many changes are in them, and in what is being stored.
+    /// The entries as they are stored, if several daemons change them.
     stored: Values,
+    /// How many of the changes those include.
     covers: u64,
+    /// How many the write under way will include.
     covering: u64,
 }
 
@@ -154,7 +156,19 @@ impl<T: Clone + Default + Serialize + DeserializeOwned + Send + 'static> StateFi
             return Ok(Replaced::new());
         }
         forget(&mut kept.state);
-        Ok(entries::replaced(&kept.stored, entries::of(serde_json::to_value(&kept.state)?)))
+        // Not what this version does not know of what a later one has stored.
+        let (known, _damaged) = salvaged::<T>(entries::composed(kept.stored.clone()));
+        let known = entries::of(serde_json::to_value(known)?);
+        let mut replaced = entries::replaced(&known, entries::of(serde_json::to_value(&kept.state)?));
+        for (place, (before, _)) in &mut replaced {
+            *before = kept.stored.get(place).cloned();
+        }
+        Ok(replaced)
+    }
+
+    /// Whether that is stored, where several daemons store it.
+    pub(super) fn has_stored(&self, place: &Place) -> bool {
+        self.kept.lock().stored.contains_key(place)
     }
 
     /// These are stored now.
@@ -164,11 +178,15 @@ impl<T: Clone + Default + Serialize + DeserializeOwned + Send + 'static> StateFi
         entries::put(&mut kept.stored, stored);
     }
 
-    /// Takes in what is stored, as other daemons may have changed it. That counts also where this one has changed the same and not stored
-    /// it: somebody else had the turn since. Returns what it did not know.
+    /// Takes in what other daemons have stored. It replaces even a change of this daemon that is not stored yet, because another daemon has had
+    /// the turn since. Returns the places that were news.
     pub(super) fn take_in(&self, mut found: Changes) -> io::Result<Vec<Place>> {
         let mut kept = self.kept.lock();
-        found.retain(|place, value| kept.stored.get(place) != value.as_ref());
+        // An element of a list that was taken out does not come back, whether it was known or not.
+        let is_news = |place: &Place, value: &Option<Value>| {
+            kept.stored.get(place) != value.as_ref() || value.is_none() && entries::is_element(place)
+        };
+        found.retain(|place, value| is_news(place, value));
         if found.is_empty() {
             return Ok(Vec::new());
         }
@@ -270,5 +288,28 @@ mod tests {
         assert_eq!(file.unstored(|_| {}).unwrap()[&place("ada")], (Some(json!(2)), Some(json!(3))));
         file.take_in(Changes::from([(place("bob"), None)])).unwrap();
         assert_eq!((value("ada"), value("bob")), (Some(3), None));
+    }
+
+    #[derive(Debug, Default, Clone, Serialize, Deserialize)]
+    #[serde(default)]
+    struct Noted {
+        notes: Vec<Value>,
+    }
+
+    #[test]
+    fn a_note_that_is_gone_does_not_come_back_and_what_a_later_version_has_stored_stays() {
+        let temp = tempfile::tempdir().unwrap();
+        let documents = Arc::new(InFiles::open(temp.path()).unwrap());
+        let file = StateFile::<Noted>::new(documents, "x.json", "106");
+        let later = ("later".to_owned(), "x".to_owned());
+        file.set(Values::from([(later.clone(), json!(1))]));
+        file.change().notes.push(json!({"id": "1", "text": "a"}));
+        // Another daemon has stored it, and it was sent.
+        file.take_in(Changes::from([(entries::element("notes", "1"), None)])).unwrap();
+        assert!(file.get().notes.is_empty());
+        file.change().notes.push(json!({"id": "2", "text": "b"}));
+        let unstored = file.unstored(|_| {}).unwrap();
+        assert_eq!(unstored.keys().collect::<Vec<_>>(), [&entries::element("notes", "2")], "{unstored:?}");
+        assert!(file.has_stored(&later) && !file.has_stored(&entries::element("notes", "2")));
     }
 }

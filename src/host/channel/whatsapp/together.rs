@@ -1,6 +1,5 @@
-//! What is known of people where several daemons serve the number: each stores what it changes entry by entry, and learns what others have
-//! changed. Whoever changes what is known of a person has that person's turn, so that one message of theirs is dealt with at a time,
-//! whichever daemons Meta calls.
+//! What several daemons know of people. Each stores its changes entry by entry, and learns what the others have changed. A daemon changes
+//! what is known of a person only in that person's turn, so a person's messages are dealt with one at a time, whichever daemons Meta calls.
 
 use super::callback_data::CallbackData;
 use super::contacts::{Contacts, FILE, KEEP};
@@ -52,9 +51,11 @@ pub(super) struct Together {
     is_shared: AtomicBool,
     /// Held for writing while the leader's documents become entries.
     saving: tokio::sync::RwLock<()>,
-    /// Up to where this daemon knows. Held while it reads what others have changed, or stores what it has, until that is taken in.
+    /// How far this daemon has read. Locked while it reads what others have changed and takes that in, and while it stores its own changes.
     known: tokio::sync::Mutex<Option<(Known, Moment)>>,
     news: UnboundedSender<News>,
+    /// The last look failed.
+    failing: AtomicBool,
     /// When the leader tried last whether its documents can become entries.
     tried: Mutex<Moment>,
     unheard: Mutex<Option<UnboundedReceiver<News>>>,
@@ -81,7 +82,8 @@ impl Together {
         let (number, is_shared, unheard) = (number.to_owned(), AtomicBool::default(), Mutex::new(Some(unheard)));
         let (saving, known) = (tokio::sync::RwLock::default(), tokio::sync::Mutex::default());
         let tried = Mutex::new(clock.monotonic());
-        Self { memory, number, clock, is_shared, saving, known, news, tried, unheard }
+        let failing = AtomicBool::default();
+        Self { memory, number, clock, is_shared, saving, known, news, failing, tried, unheard }
     }
 
     pub(super) fn leads(&self) -> bool {
@@ -115,19 +117,19 @@ fn not_stored(error: &io::Error) -> NotStored {
 }
 
 impl Contacts {
-    /// The leader begins: what its documents have becomes entries, unless a daemon is there that would miss them.
+    /// Turns the leader's documents into entries when it starts, unless a daemon is running that reads only documents.
     pub(super) fn begin(&self) -> io::Result<()> {
         let Some(together) = self.together.as_ref().filter(|together| together.leads()) else { return Ok(()) };
         let (names, numbers) = self.documented()?;
-        let Some(found) = together.memory.share(&together.number, &names, &as_entries(&numbers))? else {
+        let Some(shared) = together.memory.share(&together.number, &names, &as_entries(&numbers))? else {
             tracing::info!(
-                "a daemon of an earlier version is there, or was within the last hour: until it is not, the leader alone reads what \
-                 people write on WhatsApp"
+                "for now only the leader reads what people write on WhatsApp: a daemon of an earlier version is running, or was within \
+                 the last hour"
             );
             return Ok(());
         };
         let mut all: BTreeMap<String, Values> = names.into_iter().map(|name| (name, Values::new())).collect();
-        for ((name, place), value) in found.entries {
+        for ((name, place), value) in shared.found.entries {
             let value = value.and_then(|text| serde_json::from_str(&text).ok());
             all.entry(name).or_default().extend(value.map(|value| (place, value)));
         }
@@ -138,7 +140,7 @@ impl Contacts {
         Ok(())
     }
 
-    /// The same later, once it is possible.
+    /// Does the same later, once no such daemon is left.
     pub(super) async fn begin_later(&self) -> Result<(), NotStored> {
         let unshared = |together: &&Together| together.leads() && !together.is_shared.load(Ordering::Relaxed);
         let Some(together) = self.together.as_ref().filter(unshared) else { return Ok(()) };
@@ -148,20 +150,22 @@ impl Contacts {
             *together.tried.lock() = tried;
             return Ok(());
         }
-        if !together.memory.may_share().await.map_err(|error| not_stored(&error))? {
+        // If the database is away, the looks say so.
+        if !together.memory.may_share().await.map_err(|_away| NotStored)? {
             return Ok(());
         }
         let _nobody_saves = together.saving.write().await;
+        if together.is_shared.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         let (names, numbers) = self.documented().map_err(|error| not_stored(&error))?;
         let (memory, number, entries) = (Arc::clone(&together.memory), together.number.clone(), as_entries(&numbers));
         let share = move || memory.share(&number, &names, &entries);
         let shared = tokio::task::spawn_blocking(share).await.map_err(io::Error::other).flatten();
-        if shared.map_err(|error| not_stored(&error))?.is_none() {
-            return Ok(());
-        }
-        for ((name, place), value) in
-            numbers.into_iter().filter(|(of, _)| *of == together.number).flat_map(|(_, of)| of)
-        {
+        let Some(shared) = shared.map_err(|error| not_stored(&error))? else { return Ok(()) };
+        // Else an earlier try did so, and others may have changed them since. The next look reads all of them.
+        let mut own = if shared.moved { numbers } else { Numbers::new() };
+        for ((name, place), value) in own.remove(&together.number).unwrap_or_default() {
             self.stored(&name, Changes::from([(place, Some(value))]));
         }
         together.is_shared.store(true, Ordering::Relaxed);
@@ -285,7 +289,14 @@ impl Contacts {
         let Some(together) = self.shared() else { return Ok(()) };
         let mut known = together.known.lock().await;
         let changed = together.memory.changed(&together.number, together.still_known(known.as_ref())).await;
-        changed.and_then(|changed| self.take_in(together, changed, &mut known)).map_err(|error| not_stored(&error))
+        let caught_up = changed.and_then(|changed| self.take_in(together, changed, &mut known));
+        let failed_before = together.failing.swap(caught_up.is_err(), Ordering::Relaxed);
+        caught_up.map_err(|error| {
+            if !failed_before {
+                tracing::warn!(%error, "cannot read what other daemons know of people on WhatsApp; trying again every second");
+            }
+            NotStored
+        })
     }
 
     /// Puts everything on stable storage.

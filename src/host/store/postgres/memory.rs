@@ -5,7 +5,7 @@ use super::Shared;
 use super::database::{Durable, Failed, Open, Work, query, scalar};
 use super::hints::Hints;
 use super::statement::{Statement, statement};
-use crate::host::store::memory::{Changed, Entries, Known, Memory, Place, Turn, Write, Writes};
+use crate::host::store::memory::{Changed, Entries, Known, Memory, Place, Shared as Begun, Turn, Write, Writes};
 use async_trait::async_trait;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
@@ -122,22 +122,23 @@ impl Memory for InEntries {
         self.shared.lease.is_some()
     }
 
-    fn share(&self, number: &str, documents: &[String], entries: &[(String, Entries)]) -> io::Result<Option<Changed>> {
+    fn share(&self, number: &str, documents: &[String], entries: &[(String, Entries)]) -> io::Result<Option<Begun>> {
+        let may = statement("select askd.may_share_memory()").one();
+        if !self.shared.change(Durable::Yes, may).map_err(io::Error::other)? {
+            return Ok(None);
+        }
         let new = |(place, now): (&(String, Place), &Option<String>)| {
             (place.clone(), Write { before: None, now: now.clone() })
         };
         let moved =
             entries.iter().map(|(number, entries)| remember(number, &entries.iter().map(new).collect()).execute());
         let (moved, documents) = (moved.collect::<Vec<_>>(), documents.to_vec());
+        // No other daemon does so: this one leads. All of them write to `askd.format`, so that comes last.
         let share: Work<bool> = Arc::new(move |connection| {
             let (moved, documents) = (moved.clone(), documents.clone());
             Box::pin(async move {
-                if !scalar::<bool>("select askd.may_share_memory()").fetch_one(&mut *connection).await? {
+                if scalar::<bool>("select shares_memory from askd.format").fetch_one(&mut *connection).await? {
                     return Ok(false);
-                }
-                let shared = "select shares_memory from askd.format for update";
-                if scalar::<bool>(shared).fetch_one(&mut *connection).await? {
-                    return Ok(true);
                 }
                 for entries in moved {
                     entries(&mut *connection).await?;
@@ -148,10 +149,9 @@ impl Memory for InEntries {
                 Ok(true)
             })
         });
-        if !self.shared.change_long(share).map_err(io::Error::other)? {
-            return Ok(None);
-        }
-        sorted(&self.shared.read_long(look(number, None)).map_err(io::Error::other)?).map(Some)
+        let moved = self.shared.change_long(share).map_err(io::Error::other)?;
+        let found = sorted(&self.shared.read_long(look(number, None)).map_err(io::Error::other)?)?;
+        Ok(Some(Begun { moved, found }))
     }
 
     async fn may_share(&self) -> io::Result<bool> {

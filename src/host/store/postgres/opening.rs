@@ -139,6 +139,7 @@ impl Waiting {
     }
 
     /// Whether this daemon has taken the lead already.
+    #[cfg(test)]
     pub fn leads(&self) -> bool {
         self.lease.is_some()
     }

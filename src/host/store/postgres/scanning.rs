@@ -36,7 +36,7 @@ const PARTS: [&str; 3] = [
 ];
 
 impl Shared {
-    /// Reads what may take long, as often as it takes: the database may be away for a while. Whoever is alone is told of it.
+    /// Reads what may take long, as often as it takes: the database may be away for a while. A run that is alone gets the error instead.
     pub(super) fn read_patiently<T: Send + 'static>(&self, work: &Work<T>) -> Result<T, Failed> {
         let mut told = false;
         loop {
@@ -50,7 +50,7 @@ impl Shared {
                 tracing::warn!(%error, "cannot read the stored questions; trying again every second");
             }
             let (clock, ends) = (self.database.connections().clock().clone(), self.ends.clone());
-            // Cut short, the next try is the last one.
+            // If a stop cuts the pause short, the next try is the last.
             let _cut_short = self.database.wait(async move {
                 ends.run_until_cancelled(clock.sleep(AGAIN)).await;
                 Ok(())

@@ -19,8 +19,8 @@ create index memory_out on askd.memory (at) where value is null;
 -- Whether the entries stand there, or still in documents.
 alter table askd.format add column shares_memory boolean not null default false;
 
--- Whether documents may become entries: not while a run is there, or was within the last hour, that knows documents only. From then on none
--- may come.
+-- Whether documents may become entries: not while a run is there, or was within the last hour, that reads only documents. Once this has said
+-- yes, such a run is refused.
 create function askd.may_share_memory() returns boolean language plpgsql as $$
 begin
     if (select needs from askd.format) >= 18 then
@@ -37,7 +37,8 @@ begin
 end
 $$;
 
--- Stores entries of a number, each if it still is what its daemon knows of it (`before`): else another daemon was faster, and is right.
+-- Stores entries of a number. An entry is replaced only if it still has the value that its daemon knows (`before`). Otherwise another daemon
+-- was faster, and its value stays.
 create function askd.remember(whose text, names text[], sections text[], keys text[], before text[], contents text[]) returns void
 language plpgsql as $$
 begin
@@ -47,7 +48,9 @@ begin
     update askd.memory as memory set value = new.value, changed = pg_current_xact_id(), at = now()
         from unnest(names, sections, keys, before, contents) as new (name, section, key, known, value)
         where memory.number = whose and memory.name = new.name and memory.section = new.section and memory.key = new.key
-            and memory.value is not distinct from new.known and memory.value is distinct from new.value;
+            and memory.value is not distinct from new.known and memory.value is distinct from new.value
+            -- An element of a list that was taken out does not come back.
+            and (memory.value is not null or not memory.key ^@ '[]');
     insert into askd.memory (name, number, section, key, value)
         select name, whose, section, key, value
             from unnest(names, sections, keys, before, contents) as new (name, section, key, known, value)
@@ -60,7 +63,8 @@ begin
 end
 $$;
 
--- A document as it was before its entries stood here. `=` is the key of what has no entries, and `[]` begins those of a list. No row: it has none.
+-- Puts a document together from its entries. A field with a single value has the key `=`; the keys of list elements begin with `[]`. Returns
+-- no row if there are no entries.
 create function askd.remembered(which text) returns setof text language sql as $$
     select json_build_object('v', 2, 'numbers', json_object_agg(number, known))::text from (
         select number, json_object_agg(section, entries) as known from (

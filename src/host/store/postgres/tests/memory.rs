@@ -38,7 +38,8 @@ fn known() -> Entries {
 }
 
 fn share(opened: &Opened) -> Option<Changed> {
-    memory(opened).share(NUMBER, &[NAME.to_owned()], &[(NUMBER.to_owned(), known())]).unwrap()
+    let shared = memory(opened).share(NUMBER, &[NAME.to_owned()], &[(NUMBER.to_owned(), known())]).unwrap();
+    shared.map(|shared| shared.found)
 }
 
 #[test]
@@ -136,6 +137,16 @@ fn what_another_daemon_has_stored_meanwhile_stays() {
     assert_eq!(write(Some("3"), None), "none");
     assert_eq!(write(Some("3"), Some("4")), "none");
     assert_eq!(write(None, Some("5")), "5", "it was taken out");
+    let note = (NAME.to_owned(), ("notes".to_owned(), "[]1".to_owned()));
+    for (before, now) in [(known()[&note].clone(), None), (None, known()[&note].clone())] {
+        let writes = Writes::from([(note.clone(), Write { before, now })]);
+        server.runtime.block_on(memory(&leader).write(NUMBER, &writes)).unwrap();
+    }
+    assert_eq!(
+        server.sql("select coalesce(value, 'none') from askd.memory where key = '[]1'"),
+        ["none"],
+        "it was sent"
+    );
 }
 
 /// The server ends the turn of a daemon that is paused, which then stores nothing.

@@ -93,12 +93,23 @@ pub(crate) async fn until(what: &str, there: impl Fn() -> bool) {
     }
 }
 
+/// What the agent is told while it waits; null before that.
+fn status(group: &Path) -> Value {
+    std::fs::read(group.join("responses/r1.status"))
+        .map_or(Value::Null, |bytes| serde_json::from_slice(&bytes).unwrap())
+}
+
+/// It was posted, so that its time has begun.
+fn is_asked(group: &Path) -> bool {
+    !status(group)["answer_by"].is_null()
+}
+
 #[tokio::test]
 async fn half_an_hour_passes_at_once() {
     let dir = tempfile::tempdir().unwrap();
     by_hand(dir.path(), async |group, hand| {
-        until("the status", || group.join("responses/r1.status").exists()).await;
-        let status: Value = serde_json::from_slice(&std::fs::read(group.join("responses/r1.status")).unwrap()).unwrap();
+        until("the question to be asked", || is_asked(group)).await;
+        let status = status(group);
         assert_eq!(status["answer_by"], "2026-09-21T14:43:20.000Z", "{status}");
         hand.advance(Duration::from_secs(1799));
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -116,7 +127,7 @@ async fn half_an_hour_passes_at_once() {
 async fn an_outcome_is_forgotten_when_it_was_kept_long_enough() {
     let dir = tempfile::tempdir().unwrap();
     by_hand(dir.path(), async |group, hand| {
-        until("the status", || group.join("responses/r1.status").exists()).await;
+        until("the question to be asked", || is_asked(group)).await;
         hand.advance(Duration::from_secs(1800));
         let settled = dir.path().join("state/settled/research");
         let kept = || std::fs::read_dir(&settled).map_or(0, Iterator::count);

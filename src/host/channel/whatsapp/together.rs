@@ -89,6 +89,12 @@ impl Together {
     pub(super) fn leads(&self) -> bool {
         self.memory.leads()
     }
+
+    /// Up to where this daemon knows, unless that was too long ago.
+    fn still_known<'a>(&self, known: Option<&'a (Known, Moment)>) -> Option<&'a Known> {
+        let now = self.clock.monotonic();
+        known.filter(|(_, at)| now.since(*at) < OUT_OF_TOUCH).map(|(known, _)| known)
+    }
 }
 
 /// All that is known of each number of the business.
@@ -111,6 +117,16 @@ fn as_entries(numbers: &Numbers) -> Vec<(String, Entries)> {
     numbers.iter().map(|(number, values)| (number.clone(), values.iter().map(text).collect())).collect()
 }
 
+/// What a look has found, by the document that it was.
+fn by_name(entries: Entries) -> BTreeMap<String, Changes> {
+    let mut named: BTreeMap<String, Changes> = BTreeMap::new();
+    for ((name, place), value) in entries {
+        let value = value.and_then(|text| serde_json::from_str(&text).ok());
+        named.entry(name).or_default().insert(place, value);
+    }
+    named
+}
+
 fn not_stored(error: &io::Error) -> NotStored {
     tracing::error!(%error, "the memory of the WhatsApp channel cannot be used");
     NotStored
@@ -129,9 +145,9 @@ impl Contacts {
             return Ok(());
         };
         let mut all: BTreeMap<String, Values> = names.into_iter().map(|name| (name, Values::new())).collect();
-        for ((name, place), value) in shared.found.entries {
-            let value = value.and_then(|text| serde_json::from_str(&text).ok());
-            all.entry(name).or_default().extend(value.map(|value| (place, value)));
+        for (name, of) in by_name(shared.found.entries) {
+            let there = of.into_iter().filter_map(|(place, value)| Some((place, value?)));
+            all.entry(name).or_default().extend(there);
         }
         for (name, of) in all {
             if name == FILE { self.file.set(of) } else { self.messages.set(&name, of) }
@@ -341,21 +357,15 @@ impl Contacts {
     }
 
     /// Takes in what a look has found.
-    pub(super) fn take_in(
-        &self,
-        together: &Together,
-        found: Changed,
-        known: &mut Option<(Known, Moment)>,
-    ) -> io::Result<()> {
-        let mut named: BTreeMap<String, Changes> = BTreeMap::new();
+    fn take_in(&self, together: &Together, found: Changed, known: &mut Option<(Known, Moment)>) -> io::Result<()> {
+        let mut named = by_name(found.entries);
         if found.all {
             for (name, places) in self.places() {
-                named.entry(name).or_default().extend(places.into_iter().map(|place| (place, None)));
+                let of = named.entry(name).or_default();
+                for place in places {
+                    of.entry(place).or_insert(None);
+                }
             }
-        }
-        for ((name, place), value) in found.entries {
-            let value = value.and_then(|text| serde_json::from_str(&text).ok());
-            named.entry(name).or_default().insert(place, value);
         }
         let mut wrote = false;
         for (name, of) in named {
@@ -372,14 +382,6 @@ impl Contacts {
         }
         *known = found.known.map(|known| (known, together.clock.monotonic()));
         Ok(())
-    }
-}
-
-impl Together {
-    /// Up to where this daemon knows, unless that was too long ago.
-    fn still_known<'a>(&self, known: Option<&'a (Known, Moment)>) -> Option<&'a Known> {
-        let now = self.clock.monotonic();
-        known.filter(|(_, at)| now.since(*at) < OUT_OF_TOUCH).map(|(known, _)| known)
     }
 }
 

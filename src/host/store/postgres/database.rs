@@ -23,6 +23,8 @@ pub(super) const LIMIT: Duration = Duration::from_millis(1_500);
 const COMMIT_LIMIT: Duration = Duration::from_millis(700);
 /// How long reading everything may take, which nobody waits for.
 pub(super) const LONG: Duration = Duration::from_secs(60);
+/// Lets each statement of a transaction take so long, too.
+pub(super) const LONG_STATEMENTS: &str = "set local statement_timeout = 60000; ";
 /// How long the server waits for a daemon in the middle of a transaction. One that is paused, or whose host is gone, would
 /// hold its rows for ever, the lease among them.
 const IDLE: Duration = Duration::from_millis(2_500);

@@ -42,7 +42,7 @@ use super::{Allowed, Along, BadRecord, Erased, Loading, Pin, Save, Sharing, Stor
 use askd_core::{Ask, AskId, Group, Time};
 use asks::{Version, Write, uuid};
 use batches::Line;
-use database::{Database, Durable, Failed, LIMIT, LONG, Work, query};
+use database::{Database, Durable, Failed, LIMIT, LONG, LONG_STATEMENTS, Work, query};
 use hints::Hints;
 use holding::Holding;
 use lease::Lease;
@@ -94,17 +94,22 @@ struct Shared {
 impl Shared {
     /// Changes something, if this daemon still serves.
     fn change<T: Send + 'static>(&self, durable: Durable, work: Work<T>) -> Result<T, Failed> {
-        self.change_within(LIMIT, durable, work)
+        self.change_within(LIMIT, "", durable, work)
     }
 
     /// The same of very much at once.
     fn change_long<T: Send + 'static>(&self, work: Work<T>) -> Result<T, Failed> {
-        self.change_within(LONG, Durable::Yes, work)
+        self.change_within(LONG, LONG_STATEMENTS, Durable::Yes, work)
     }
 
-    fn change_within<T: Send + 'static>(&self, limit: Duration, durable: Durable, work: Work<T>) -> Result<T, Failed> {
-        let connections = self.database.connections().clone();
-        let check = format!("set local statement_timeout = {}; {}", limit.as_millis(), self.check());
+    fn change_within<T: Send + 'static>(
+        &self,
+        limit: Duration,
+        statements: &str,
+        durable: Durable,
+        work: Work<T>,
+    ) -> Result<T, Failed> {
+        let (connections, check) = (self.database.connections().clone(), format!("{statements}{}", self.check()));
         let changed =
             self.database.wait(async move { connections.transact_within(limit, durable, &check, work).await });
         if let Err(Failed::Overtaken) = &changed {

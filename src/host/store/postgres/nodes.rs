@@ -1,7 +1,7 @@
 //! The daemons that are there: each run is a row that it renews. A second run with the name of a live one is refused, and a
 //! clean end is noted only by the last one.
 
-use super::database::{Connections, Durable, Failed, LIMIT, LONG, Work, query, scalar};
+use super::database::{Connections, Durable, Failed, LIMIT, LONG, LONG_STATEMENTS, Work, query, scalar};
 use super::hints::notify;
 use super::holding::{Holding, Renewed};
 use super::lease::{LEASE, Lease, RENEWED_AFTER};
@@ -59,8 +59,6 @@ pub(super) struct Joining {
 
 /// What a run is called that wants to be alone.
 pub(super) const ALONE: &str = "askd store copy";
-/// How long its statements may take.
-const LONG_STATEMENTS: &str = "set local statement_timeout = 60000";
 /// After so many signs of life a run drops what all others have heard of, and rates and holds that hold nothing up.
 const TIDIED_AFTER: u32 = 100;
 /// After so many it looks at the server's standbys.

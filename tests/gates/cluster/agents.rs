@@ -16,9 +16,10 @@ use crate::daemon::TOKEN;
 use crate::dice::Dice;
 use crate::slack::LABELS;
 
-/// How long a call may take, and one about a question with a deadline: whoever cannot wait calls the next daemon.
+/// How long a call may take, and one about a question with a deadline: whoever cannot wait calls the next daemon. Such a call waits for a
+/// second at the daemon, and the time that a paused one holds it up counts as the outcome's being late.
 const CALL: Duration = Duration::from_secs(25);
-const HURRY: Duration = Duration::from_secs(3);
+const HURRY: Duration = Duration::from_secs(2);
 
 /// A token for each group that asks over HTTP.
 pub(super) async fn tokens(http: &reqwest::Client, inbox: SocketAddr) -> Result<Vec<String>, String> {

@@ -74,6 +74,20 @@ async fn a_card_that_lies_far_back_is_found() {
     assert_eq!(world.slack.select(|message| message.metadata.is_some()).len(), 1);
 }
 
+/// Of some apps Slack takes one look into a history in a minute.
+#[tokio::test]
+async fn a_look_waits_for_as_long_as_slack_asks_for() {
+    let world = in_slack(Mode::Http).start().await;
+    world.slack.faults().next(POST, FaultKind::ResetAfter, 1);
+    world.slack.faults().next("conversations.history", FaultKind::RateLimited(60), 1);
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    let card = world.card(CHANNEL).await;
+    is_missed(&world).await;
+    let known = || world.store().into_values().any(|file| file.contains(&card.ts)).then_some(());
+    world.passes(Duration::from_secs(90), "the card to be found", known).await;
+    assert_eq!(world.slack.select(|message| message.has_action("pick:0:0")).len(), 1, "no second card");
+}
+
 /// The post got no reply, the history could not be read, and the tries were used up: nobody knows whether there is a card.
 #[tokio::test]
 async fn a_card_that_may_be_there_is_looked_for_until_it_is_closed() {

@@ -297,6 +297,25 @@ impl AskState {
         matches!(self.follow_up().after_timeout, AfterTimeout::Answerable { .. })
     }
 
+    /// Since when people can say nothing more about it: the late answer, the end of the time for one, or the end of a block, else the outcome.
+    /// `None`: they still can.
+    pub fn last_word_at(&self) -> Option<Time> {
+        let at = self.settled_at()?;
+        if let Some(block) = self.block() {
+            return block.lifted.as_ref().map(|lifted| lifted.at);
+        }
+        let session = &self.rules.session;
+        match &self.follow_up().after_timeout {
+            AfterTimeout::Answerable { .. } => None,
+            AfterTimeout::Answered { at, .. } => Some(*at),
+            // It may have been possible until then.
+            AfterTimeout::Nothing if session.start && self.outcome() == Some(&Outcome::TimedOut) => {
+                Some(at + session.late_answers)
+            }
+            _ => Some(at),
+        }
+    }
+
     /// When the last word was said: the late answer, else the outcome of `at`.
     pub(super) fn said_at(&self, at: Time) -> Time {
         if let AfterTimeout::Answered { at, .. } = self.follow_up().after_timeout { at } else { at }

@@ -86,6 +86,17 @@ fn a_late_answer_is_briefed_although_an_older_briefing_is_being_written() {
 }
 
 #[test]
+fn nothing_more_can_be_said_after_the_late_answer_or_the_end_of_the_time_for_it() {
+    let timed_out = published(then(asked(), Event::Tick, at(600)), 0, at(600));
+    assert_eq!(timed_out.last_word_at(), None);
+    let closed = then(timed_out, Event::Tick, at(600 + 7_200));
+    assert!(!closed.is_late_open());
+    assert_eq!((closed.settled_at(), closed.last_word_at()), (Some(at(600)), Some(at(600 + 7_200))));
+    assert_eq!(answered_late().last_word_at(), Some(at(700)));
+    assert_eq!(then(asked(), answer(), at(5)).last_word_at(), Some(at(5)));
+}
+
+#[test]
 fn a_late_answer_whose_new_waiter_dies_is_briefed_again() {
     let ask = then(late_for_another(), WaiterEvent::Died.of(request_id(1)), at(730));
     let step = next(ask, back(1, false), at(730));

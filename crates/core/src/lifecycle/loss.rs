@@ -3,7 +3,6 @@
 //! After a loss of power a record may be older than what was done. Nothing is assumed then: a card that is not known to be
 //! up is looked for before anything is posted, and an outcome that is not known to be taken is told once more.
 
-use super::showing::LOOK_FOR;
 use super::{AgentStart, Context, Delivery, DeliveryState, Effect, Fact, Widget, WidgetEffect, WidgetState};
 use crate::AskState;
 
@@ -38,14 +37,14 @@ impl AskState {
     pub(super) fn interrupted(&mut self, cx: &mut Context) -> bool {
         let was_interrupted = self.was_interrupted();
         for (route, widget) in self.widgets.iter_mut().enumerate() {
+            let until = cx.now + widget.looks_for();
             match &mut widget.state {
                 WidgetState::Sent { at, .. } => {
-                    let look_at = cx.now + LOOK_FOR;
-                    widget.state = WidgetState::Unknown { at: *at, looks: 0, look_at, interrupted: true };
+                    widget.state = WidgetState::Unknown { at: *at, looks: 0, look_at: until, interrupted: true };
                     cx.act(WidgetEffect::Look.on(route));
                 }
                 // The look that begins anew has its whole time, however long the daemon was away.
-                WidgetState::Unknown { looks: 0 | 2, look_at, .. } => *look_at = cx.now + LOOK_FOR,
+                WidgetState::Unknown { looks: 0 | 2, look_at, .. } => *look_at = until,
                 WidgetState::Queued { .. }
                 | WidgetState::Unknown { .. }
                 | WidgetState::Up { .. }
@@ -85,7 +84,7 @@ impl AskState {
             };
             changed = true;
             if widget.route.capabilities.history {
-                let look_at = cx.now + LOOK_FOR;
+                let look_at = cx.now + widget.looks_for();
                 widget.state = WidgetState::Unknown { at, looks: 0, look_at, interrupted: true };
             } else {
                 // Nobody can tell whether the person has it.

@@ -732,12 +732,13 @@ fn a_lost_reply_is_looked_for_twice_before_anything_is_posted_again() {
     assert!(again.effects.contains(&WidgetEffect::Look.on(0)));
     let posted = again.ask.clone().step(absent(), after(22)).unwrap().unwrap().ask;
     assert!(matches!(posted.widgets[0], Widget { attempt: 2, state: WidgetState::Queued { .. }, .. }));
-    // A history that cannot be read does not lead to a second card for a minute.
-    assert_eq!(step.ask.deadline(), after(70));
+    // Slack may allow one look in a minute: so long does a history that cannot be read not lead to a second card, and longer.
+    assert_eq!(step.ask.deadline(), after(130));
     // Nor later, if it can be read before the second card is posted.
-    let queued = step.ask.clone().step(Event::Tick, after(70)).unwrap().unwrap().ask;
+    let queued = step.ask.clone().step(Event::Tick, after(130)).unwrap().unwrap().ask;
     assert!(matches!(queued.widgets[0].state, WidgetState::Queued { .. }));
-    let found = queued.step(WidgetEvent::Looked(Found::Widget("m1".to_owned())).on(0), after(71)).unwrap().unwrap().ask;
+    let found =
+        queued.step(WidgetEvent::Looked(Found::Widget("m1".to_owned())).on(0), after(131)).unwrap().unwrap().ask;
     assert!(matches!(found.widgets[0].state, WidgetState::Up { proven: true, .. }), "{:?}", found.widgets[0]);
     let found = again.ask.step(WidgetEvent::Looked(Found::Widget("m1".to_owned())).on(0), after(23));
     let found = found.unwrap().unwrap();
@@ -758,14 +759,14 @@ fn a_look_that_the_end_of_the_daemon_cut_off_has_its_whole_time_at_the_next_star
     for cut_off in [first, second] {
         // Each life is too short for a look, and their time together is longer than a look may take.
         let mut ask = cut_off;
-        for start in [50, 100, 300] {
+        for start in [100, 200, 500] {
             assert!(ask.was_interrupted());
             assert!(ask.resume().contains(&WidgetEffect::Look.on(0)));
             ask = ask.step(Event::Interrupted, after(start)).unwrap().unwrap().ask;
-            assert_eq!(ask.clone().step(Event::Tick, after(start + 59)).unwrap(), None, "nothing is posted again");
+            assert_eq!(ask.clone().step(Event::Tick, after(start + 119)).unwrap(), None, "nothing is posted again");
         }
         let found = WidgetEvent::Looked(Found::Widget("m1".to_owned())).on(0);
-        let up = ask.step(found, after(301)).unwrap().unwrap().ask;
+        let up = ask.step(found, after(501)).unwrap().unwrap().ask;
         assert_eq!(up.widgets[0].messages().collect::<Vec<_>>(), ["m1"]);
     }
 }

@@ -9,8 +9,6 @@ use std::time::Duration;
 
 /// How long after a look that found nothing the next one follows: a history may show a message only then.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
-/// How long a look may take; a history that cannot be read for so long tells nothing any more.
-pub(super) const LOOK_FOR: Duration = Duration::from_secs(60);
 /// The pause between tries of a route whose retries are used up, while people can answer elsewhere.
 const NOW_AND_THEN: Duration = Duration::from_secs(60);
 /// The longest wait before another try.
@@ -128,8 +126,12 @@ impl AskState {
 
     pub(super) fn unknown(&mut self, route: usize, at: Time, cx: &mut Context) {
         self.widgets[route].trouble = Some(Trouble::Unknown);
-        self.widgets[route].state =
-            WidgetState::Unknown { at, looks: 0, look_at: cx.now + LOOK_FOR, interrupted: false };
+        self.widgets[route].state = WidgetState::Unknown {
+            at,
+            looks: 0,
+            look_at: cx.now + self.widgets[route].looks_for(),
+            interrupted: false,
+        };
         cx.act(WidgetEffect::Look.on(route));
     }
 
@@ -360,8 +362,8 @@ impl AskState {
                     self.unknown(route, at, cx);
                 }
                 WidgetState::Unknown { at, looks: 1, look_at, interrupted } if look_at <= cx.now => {
-                    self.widgets[route].state =
-                        WidgetState::Unknown { at, looks: 2, look_at: cx.now + LOOK_FOR, interrupted };
+                    let look_at = cx.now + self.widgets[route].looks_for();
+                    self.widgets[route].state = WidgetState::Unknown { at, looks: 2, look_at, interrupted };
                     cx.act(WidgetEffect::Look.on(route));
                 }
                 WidgetState::Unknown { look_at, interrupted, .. } if look_at <= cx.now => {

@@ -4,6 +4,13 @@
 use super::{Card, Context, Face, Sending, WidgetEffect};
 use crate::{Reason, Route, Time, Trouble};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// How long a look into a history may take: Slack may allow one call in a minute. A history that cannot be read for so long tells nothing
+/// any more.
+const LOOK_FOR: Duration = Duration::from_secs(120);
+/// How long the status of a message may take, which is all that a channel without a history says.
+const STATUS_WITHIN: Duration = Duration::from_secs(60);
 
 /// A route, and what was posted there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,6 +125,11 @@ pub enum WidgetState {
 }
 
 impl Widget {
+    /// How long to look for what became of a post.
+    pub(super) fn looks_for(&self) -> Duration {
+        if self.route.capabilities.history { LOOK_FOR } else { STATUS_WITHIN }
+    }
+
     pub(super) fn new(route: Route, now: Time) -> Self {
         Self {
             route,

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 /// The first and the longest pause before askd reads a history again.
 const HISTORY_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
-/// How long askd tries to read a history; after that nothing can be known.
-const HISTORY_TIMEOUT: Duration = Duration::from_secs(55);
+/// How long askd tries to read a history; after that nothing can be known. Longer than Slack ever asks us to wait for one.
+const HISTORY_TIMEOUT: Duration = Duration::from_secs(115);
 /// The pause before askd tries again to change a card, after a refusal that an operator can mend.
 const MENDING: Duration = Duration::from_secs(300);
 /// How long askd tries to close a card in a channel that is gone for it: archived, deleted, or left by the bot.
@@ -289,8 +289,8 @@ impl Slack {
                 }
                 Err(ref error @ CallError::Refused { ref code, .. }) if is_final(code) => {
                     let why = error.explain();
-                    let ended = ask.settled_at().filter(|_| ask.is_over());
-                    if is_gone(code) && ended.is_some_and(|at| self.clock().now().since(at) >= CLOSES_FOR) {
+                    let over = ask.last_word_at();
+                    if is_gone(code) && over.is_some_and(|at| self.clock().now().since(at) >= CLOSES_FOR) {
                         return Updated::Never(why);
                     }
                     tracing::warn!(ask = %ask.id, chat, why, "Slack refused to change a card; askd keeps trying");

@@ -2,9 +2,10 @@
 """How many answers 1, 2 and 3 daemons make durable in a second, beside what the database itself does.
 
     tests/postgres/run --on-disk tests/postgres/clicks.py
+    tests/postgres/run --on-disk tests/postgres/clicks.py --in-flight 32   at all daemons together
     tests/postgres/run --on-disk tests/postgres/clicks.py --kept 1000000   one daemon, as the number of kept outcomes grows to that
 
-An answer counts when its daemon has acknowledged it over the API of the inbox. The floor is the least that any such program has to
+An answer counts when its daemon has acknowledged it over the API of the inbox. Each daemon has 32 of them in flight. The floor is the least that any such program has to
 do: pgbench locks a row, changes it and commits, with the same server, record, and number of connections (8 a daemon). Each figure
 is the median of rounds in which the two take turns. The processor time of an answer is that of all daemons and the server together: unlike
 the others it says the same on a machine that has more to do. `--kept` makes outcomes of a real one, starts the daemon anew with them, and also says
@@ -19,7 +20,8 @@ from over_http import OPERATOR, call, free_port, until  # noqa: E402
 
 SERVER = os.environ["ASKD_TEST_POSTGRES"]
 DATABASE = SERVER.rsplit("/", 1)[0] + "/clicks"
-GROUPS, ASKS, ROUNDS, PROCESSES, CONNECTIONS = 100, 1_000, 3, 2, 16
+GROUPS, ASKS, ROUNDS, PROCESSES = 100, 1_000, 3, 2
+IN_FLIGHT = 32  # answers, at each daemon
 KEPT = 4_000  # outcomes of a group; a daemon forgets the oldest of more than 5,000
 POOL = 8  # connections of a daemon
 FLOOR = """\\set row random(1, {rows})
@@ -100,16 +102,16 @@ def asked(daemons, mark):
     return [(f"/api/v1/asks/{ask['id']}/answer", json.dumps({"answers": {ask["questions"][0]["id"]: "yes"}})) for ask in found]
 
 
-def answers(ports, work, go, refused, ended):
-    """Sends the answers over kept connections, each as soon as the one before it was acknowledged. Costs as little as it can: the
+def answers(ports, connections, work, go, refused, ended):
+    """Sends the answers over so many kept connections, each as soon as the one before it was acknowledged. Costs as little as it can: the
     daemons and the server run on the same processors. `ended`: when the last one was, which is before this process has ended."""
     lines = selectors.DefaultSelector()
-    for n in range(CONNECTIONS):
+    for n in range(connections):
         port = ports[n % len(ports)]
         line = socket.create_connection(("127.0.0.1", port), timeout=60)
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         head = f"Host: 127.0.0.1:{port}\r\nAuthorization: Bearer {OPERATOR}\r\nContent-Type: application/json\r\n"
-        calls = [f"POST {path} HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n{body}".encode() for path, body in work[n::CONNECTIONS]]
+        calls = [f"POST {path} HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n{body}".encode() for path, body in work[n::connections]]
         lines.register(line, selectors.EVENT_READ, [iter(calls), b""])
 
     def next_call(line, calls):
@@ -159,13 +161,16 @@ def rest(daemons):
     until(60, "rest", is_at_rest)
 
 
-def rate(daemons, mark):
+def rate(daemons, mark, in_flight):
     """Answers a second, and the processor time of one in ms."""
     work, ports = asked(daemons, mark), [daemon.port for daemon in daemons]
     rest(daemons)
     go, refused = multiprocessing.Barrier(PROCESSES + 1), multiprocessing.Value("i", 0)
     ends = [multiprocessing.Value("d", 0) for _ in range(PROCESSES)]
-    loads = [multiprocessing.Process(target=answers, args=(ports, work[n::PROCESSES], go, refused, ended)) for n, ended in enumerate(ends)]
+    share = (in_flight or IN_FLIGHT * len(ports)) // PROCESSES
+    loads = [
+        multiprocessing.Process(target=answers, args=(ports, share, work[n::PROCESSES], go, refused, ended)) for n, ended in enumerate(ends)
+    ]
     for load in loads:
         load.start()
     used = processor_time(daemons)
@@ -204,10 +209,10 @@ def asked_first(daemons):
             call(daemons[0].port, "POST", f"/api/v1/asks/{ask['id']}/dismiss", OPERATOR, {})
 
 
-def compared(folder, daemons, mark):
+def compared(folder, daemons, mark, in_flight=None):
     """Prints the medians."""
     name = re.sub(r"\W+", "-", mark)
-    rounds = [(floor(folder, len(daemons)), *rate(daemons, f"{name}-{n}")) for n in range(ROUNDS)]
+    rounds = [(floor(folder, len(daemons)), *rate(daemons, f"{name}-{n}", in_flight)) for n in range(ROUNDS)]
     floors, rates, used = (statistics.median(each) for each in zip(*rounds))
     ratio = statistics.median(rate / floor for floor, rate, _ in rounds)
     print(f"| {mark} | {floors:,.0f}/s | {rates:,.0f}/s | {ratio:.2f} | {used:.2f} ms |", flush=True)
@@ -246,18 +251,19 @@ def as_kept_grow(folder, daemons, most):
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--kept", type=int, help="how many outcomes to grow to")
-    most = options.parse_args().kept
+    options.add_argument("--in-flight", type=int, help="how many answers are in flight at all daemons together (else 32 at each)")
+    options = options.parse_args()
     sql("create database clicks", SERVER)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="askd-clicks-"))
     daemons = []
     try:
-        if most:
-            return as_kept_grow(folder, daemons, most)
+        if options.kept:
+            return as_kept_grow(folder, daemons, options.kept)
         print("| daemons | floor | askd | askd / floor | processor time of an answer |\n|---|---|---|---|---|")
         for count in (1, 2, 3):
             daemons.append(Daemon(folder, count - 1))
             asked_first(daemons)
-            compared(folder, daemons, str(count))
+            compared(folder, daemons, str(count), options.in_flight)
     finally:
         for daemon in daemons:
             daemon.end()

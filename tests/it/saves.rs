@@ -411,6 +411,39 @@ fn an_ask_on_which_askd_panics_is_set_aside_and_the_others_go_on() {
     assert!(world.open().is_empty(), "nor does it come back");
 }
 
+/// Before, the folder was not read any more until the next file came.
+#[test]
+fn a_request_on_which_askd_panics_is_set_aside_and_those_after_it_go_on() {
+    let mut world = World::empty().env("ASKD_PANIC_AT", "accept:The bad one");
+    let agent = world.group("g");
+    agent.ask("bad", &json!({"title": "The bad one", "questions": [{"question": "Go?"}]}));
+    agent.ask_framework("good");
+    world.start();
+    world.open_of("good");
+    let response = agent.wait("bad");
+    assert_eq!(response["result"]["status"], "rejected");
+    assert!(response["error"].as_str().unwrap().contains("failed on this question"), "{response}");
+    assert_eq!(world.log().matches("panicked on a request and has set it aside").count(), 1);
+    assert!(agent.task_names().is_empty(), "{:?}", agent.task_names());
+}
+
+#[test]
+fn a_request_that_joins_a_question_is_set_aside_if_askd_panics_on_it() {
+    // With a database each request goes this way, also the first.
+    let world = World::empty().in_files().env("ASKD_PANIC_AT", "join:The bad one").started();
+    let agent = world.group("g");
+    let bad = json!({"title": "The bad one", "idempotency_key": "k", "questions": [{"question": "Go?"}]});
+    agent.ask("first", &bad);
+    let open = world.open_of("first");
+    agent.ask("second", &bad);
+    assert_eq!(agent.wait("second")["result"]["status"], "rejected");
+    within(SOON, "it to be kept", || (world.state_files("rejected/g").len() == 1).then_some(()));
+    assert_eq!(world.answer(&open, &json!({"first_0": "yes"})).0, 200);
+    agent.wait("first");
+    agent.ask_framework("good");
+    world.open_of("good");
+}
+
 #[test]
 fn a_question_that_was_set_aside_is_not_said_to_be_withdrawn() {
     let remote = Remote::of(World::empty().env("ASKD_PANIC_AT", "step:The bad one"));

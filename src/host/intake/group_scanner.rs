@@ -13,8 +13,10 @@ use crate::host::warnings::Warnings;
 use crate::ipc::TASKS;
 use crate::sabotage::on;
 use askd_core::Group;
+use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -25,6 +27,8 @@ pub(super) const CLAIMED: &str = ".claimed-";
 /// How many requests are taken before the folder is looked at again, and before other folders have their turn.
 const IN_A_ROW: usize = 100;
 const IN_A_TURN: usize = 10;
+/// How soon a look on which askd panicked is made again.
+const AGAIN: Duration = Duration::from_secs(5);
 /// A folder that has not answered for this long counts as hanging.
 const HANGS: Duration = Duration::from_secs(10);
 
@@ -165,11 +169,7 @@ impl GroupScanner {
         let mut wanted = Some(std::mem::take(&mut *self.wanted.lock()));
         for _ in 0..IN_A_ROW / IN_A_TURN {
             let wanted = wanted.take();
-            let turn = self.on_disk(move |scanner| Ok(scanner.turns(wanted))).await;
-            let turn = turn.unwrap_or_else(|error| {
-                tracing::error!(group = %self.group, %error, "a request could not be taken; trying again");
-                Turn::Nothing
-            });
+            let turn = self.on_disk(move |scanner| Ok(scanner.turns(wanted))).await.unwrap_or(Turn::Nothing);
             if !self.follow(turn).await {
                 return;
             }
@@ -180,7 +180,16 @@ impl GroupScanner {
     async fn follow(self: &Arc<Self>, turn: Turn) -> bool {
         match turn {
             Turn::Taken => {}
-            Turn::Claimed(claim) => self.take(*claim).await,
+            Turn::Claimed(claim) => {
+                let (name, claimed) = claim.names();
+                if AssertUnwindSafe(self.take(*claim)).catch_unwind().await.is_err() {
+                    let set_aside = move |scanner: &Arc<Self>| {
+                        scanner.set_aside(&name, &claimed);
+                        Ok(())
+                    };
+                    let _told = self.on_disk(set_aside).await;
+                }
+            }
             Turn::Waits => tokio::select! {
                 () = self.broker.loaded_of(&self.group) => {}
                 () = self.ctx.stopping() => return false,
@@ -197,9 +206,14 @@ impl GroupScanner {
             if wanted.is_none() && self.survey.lock().queue.is_empty() {
                 return Turn::Nothing;
             }
-            match self.turn(wanted) {
-                Turn::Taken => self.count_waiting(|waiting| waiting),
-                turn => return turn,
+            match catch_unwind(AssertUnwindSafe(|| self.turn(wanted))) {
+                Ok(Turn::Taken) => self.count_waiting(|waiting| waiting),
+                Ok(turn) => return turn,
+                Err(_reported) => {
+                    tracing::error!(group = %self.group, "askd panicked when it looked for requests; looking again");
+                    self.look_later(AGAIN, Wanted::folder());
+                    return Turn::Nothing;
+                }
             }
         }
         Turn::Taken
@@ -208,10 +222,14 @@ impl GroupScanner {
     /// Lets a request wait, and has it looked at again.
     pub(super) fn hold(self: &Arc<Self>, name: &str) {
         let pause = self.survey.lock().known.hold(name, self.ctx.clock().monotonic());
-        let (scanner, again) = (Arc::clone(self), Wanted::name(name));
+        self.look_later(pause, Wanted::name(name));
+    }
+
+    fn look_later(self: &Arc<Self>, pause: Duration, wanted: Wanted) {
+        let scanner = Arc::clone(self);
         self.ctx.spawn(async move {
             scanner.ctx.clock().sleep(pause).await;
-            scanner.look(again);
+            scanner.look(wanted);
         });
     }
 

@@ -8,6 +8,7 @@ mod glance;
 mod group_scanner;
 mod groups;
 mod known;
+mod refusing;
 mod survey;
 mod taking;
 mod watch;

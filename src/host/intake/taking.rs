@@ -6,13 +6,14 @@ use super::groups::Wanted;
 use super::survey::is_said_elsewhere;
 use crate::host::broker::Submitted;
 use crate::host::delivery;
-use crate::ipc::files::Stamp;
+use crate::ipc::files::{ReadError, Stamp};
 use crate::ipc::wire::{self, Kinds, Message, Peek};
 use crate::ipc::{MAX_REQUEST_BYTES, TASKS};
 use crate::random;
-use crate::sabotage::{crash_point, on};
-use askd_core::{Rejection, RequestId, Time, wording};
+use crate::sabotage::{crash_point, on, panic_point};
+use askd_core::{Rejection, RequestId, Time};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// How many looks there are at most before requests are taken: a folder that others fill all the time has no end.
@@ -20,7 +21,7 @@ const LOOKS: usize = 5;
 
 /// What became of a request that was to be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Taken {
+pub(super) enum Taken {
     /// It is gone, and what came of it is stored.
     Done,
     /// Tried again after a while; its agent may take it back.
@@ -40,6 +41,13 @@ pub(super) struct Claim {
     message: Result<Message, Rejection>,
     peek: Peek,
     bytes: Vec<u8>,
+}
+
+impl Claim {
+    /// Its own name, and the one that it has as long as it is claimed.
+    pub(super) fn names(&self) -> (String, String) {
+        (self.name.clone(), self.claimed.clone())
+    }
 }
 
 /// What came of looking for the next request.
@@ -91,19 +99,37 @@ impl GroupScanner {
         }
         let leftover = name.starts_with(CLAIMED);
         let claimed = if leftover { name.clone() } else { claimed_name() };
-        match self.claim(&name, &claimed, read.filter(|(of, ..)| *of == name)) {
+        let read = read.filter(|(of, ..)| *of == name);
+        let took = catch_unwind(AssertUnwindSafe(|| self.take_next(&name, &claimed, changed, read)));
+        took.unwrap_or_else(|_reported| {
+            self.set_aside(&name, &claimed);
+            Turn::Taken
+        })
+    }
+
+    /// Claims the next request, and asks what is certainly new.
+    fn take_next(
+        self: &Arc<Self>,
+        name: &str,
+        claimed: &str,
+        changed: (i64, u64),
+        read: Option<(String, Stamp, Vec<u8>)>,
+    ) -> Turn {
+        match self.claim(name, claimed, read) {
             Ok(Some((mut message, peek, bytes))) => {
                 if let Ok(Message::Ask(request)) = &mut message {
+                    panic_point("accept", request.content.title.as_deref());
                     let (seconds, nanos) = changed;
                     let millis = seconds.saturating_mul(1000).saturating_add_unsigned(nanos / 1_000_000);
-                    request.file = Some((Time::from_millis(millis), claimed.clone()));
+                    request.file = Some((Time::from_millis(millis), claimed.to_owned()));
                 }
+                let (name, claimed) = (name.to_owned(), claimed.to_owned());
                 self.ask_at_once(Claim { name, claimed, message, peek, bytes })
             }
-            Ok(None) => self.taken(&name, Taken::Done),
+            Ok(None) => self.taken(name, Taken::Done),
             Err(error) => {
-                self.cannot_claim(&name, &error);
-                self.taken(&name, Taken::Later)
+                self.cannot_claim(name, &error);
+                self.taken(name, Taken::Later)
             }
         }
     }
@@ -178,7 +204,7 @@ impl GroupScanner {
         }
     }
 
-    fn taken(self: &Arc<Self>, name: &str, taken: Taken) -> Turn {
+    pub(super) fn taken(self: &Arc<Self>, name: &str, taken: Taken) -> Turn {
         match taken {
             Taken::Done => self.survey.lock().known.forget(name),
             Taken::Later | Taken::Waits => self.hold(name),
@@ -271,7 +297,7 @@ impl GroupScanner {
     }
 
     /// Deletes a claimed request, or gives it back its name.
-    fn finish(&self, name: &str, claimed: &str, taken: Taken) {
+    pub(super) fn finish(&self, name: &str, claimed: &str, taken: Taken) {
         let finish = || {
             let tasks = self.folders.get(&self.group, TASKS)?;
             if taken == Taken::Done {
@@ -303,13 +329,14 @@ impl GroupScanner {
         let read = match read {
             // It is the file that was read a moment ago, and what was read then counts.
             Some((_, stamp, bytes)) if tasks.stat(to)?.is_some_and(|now| now.same_content(&stamp)) => Ok(bytes),
-            _ => tasks.read(to, MAX_REQUEST_BYTES).map(|(bytes, _)| bytes).map_err(io::Error::other),
+            _ => tasks.read(to, MAX_REQUEST_BYTES).map(|(bytes, _)| bytes),
         };
         let bytes = match read {
             Ok(bytes) => bytes,
+            Err(ReadError::Gone) => return Ok(None),
             Err(error) => {
                 tasks.rename_unless_there(to, from)?;
-                return Err(error);
+                return Err(io::Error::other(error));
             }
         };
         let peek = wire::peek(&bytes);
@@ -322,6 +349,7 @@ impl GroupScanner {
     }
 
     async fn submit(self: &Arc<Self>, request: wire::Request, bytes: Vec<u8>, name: &str) -> Taken {
+        panic_point("join", request.content.title.as_deref());
         let (request_id, op_code) = (request.request_id.clone(), request.op_code.clone());
         match self.broker.submit(&self.group, request).await {
             Submitted::New(_) | Submitted::Joined(_) | Submitted::Known(_) => Taken::Done,
@@ -332,40 +360,6 @@ impl GroupScanner {
                 let why = "this request_id already belongs to another request; nothing is answered".to_owned();
                 let rejection = Rejection::Wrong { field: "request_id".to_owned(), why };
                 self.reject(None, None, rejection, Some((name, bytes))).await
-            }
-        }
-    }
-
-    /// Tells the agent, if it can be told, keeps what was malformed, and says so in the log.
-    async fn reject(
-        self: &Arc<Self>,
-        request_id: Option<RequestId>,
-        op_code: Option<String>,
-        rejection: Rejection,
-        keep: Option<(&str, Vec<u8>)>,
-    ) -> Taken {
-        let file = keep.as_ref().map(|(name, _)| (*name).to_owned());
-        let reason = wording::for_log(&rejection);
-        if self.warnings.is_first(Some(&self.group), &format!("Request rejected: {reason}")) {
-            let request_id = request_id.as_ref().map(tracing::field::display);
-            tracing::warn!(group = %self.group, request_id, file, reason, "Request rejected");
-        }
-        let bytes = keep.map(|(_, bytes)| bytes);
-        let tell = move |scanner: &Arc<Self>| -> io::Result<()> {
-            // First what may fail and be tried again, so that one mistake is kept once.
-            if let Some(request_id) = &request_id {
-                let response = wire::refused(request_id, op_code, &rejection);
-                delivery::write_at_once(&scanner.folders, &scanner.group, &response)?;
-            }
-            let Some(bytes) = bytes else { return Ok(()) };
-            let name = format!("{:013}-{}.json", scanner.ctx.clock().now().as_millis(), random::unique());
-            scanner.broker.keep_rejected(&scanner.group, &name, &bytes).map_err(io::Error::other)
-        };
-        match self.on_disk(tell).await {
-            Ok(()) => Taken::Done,
-            Err(error) => {
-                tracing::error!(group = %self.group, %error, "a rejection could not be written; trying again");
-                Taken::Later
             }
         }
     }

@@ -55,34 +55,26 @@ pub(super) struct Promises {
     away: Mutex<Option<Moment>>,
     /// The computer's, by which threads wait.
     clock: Clock,
-    /// How often there came to be a burst of them.
-    bursts: AtomicUsize,
     fewer: Condvar,
     /// Rings when a burst of them is over, when the last one is saved, and when nothing that follows runs or waits.
     idle: Notify,
 }
 
 impl Promises {
-    pub(super) fn new(over: Duration) -> Arc<Self> {
-        Arc::new(Self {
-            number: Mutex::default(),
-            bursts: AtomicUsize::new(0),
-            over,
-            away: Mutex::default(),
-            clock: Clock::system(),
-            fewer: Condvar::new(),
-            idle: Notify::new(),
-        })
+    pub(super) fn new(over: Duration, clock: Clock) -> Arc<Self> {
+        let (number, away, fewer, idle) = (Mutex::default(), Mutex::default(), Condvar::new(), Notify::new());
+        Arc::new(Self { number, over, away, clock, fewer, idle })
     }
 
     /// One is being saved until this is dropped.
     pub(super) fn begin(self: &Arc<Self>) -> Promise {
-        let mut number = self.number.lock();
-        *number += 1;
-        if *number == BURST {
-            self.bursts.fetch_add(1, Ordering::Relaxed);
-        }
+        *self.number.lock() += 1;
         Promise(Arc::clone(self))
+    }
+
+    /// How long it takes until the burst that went away last is over.
+    fn lingers(&self) -> Duration {
+        self.away.lock().map_or(Duration::ZERO, |away| (away + self.over).since(self.clock.monotonic()))
     }
 
     /// Waits until there are fewer than so many of them; `true`: that took too long.
@@ -98,12 +90,10 @@ impl Promises {
     pub(super) fn make_way_for_burst(&self) -> bool {
         let until = self.clock.monotonic() + MAKES_WAY;
         while !self.make_way_for(until.since(self.clock.monotonic()), BURST) {
-            let (now, away) = (self.clock.monotonic(), *self.away.lock());
-            let left = away.map_or(Duration::ZERO, |away| (away + self.over).since(now));
+            let (left, rest) = (self.lingers(), until.since(self.clock.monotonic()));
             if left.is_zero() {
                 return false;
             }
-            let rest = until.since(now);
             if rest.is_zero() {
                 return true;
             }
@@ -236,12 +226,13 @@ pub(super) struct Saves {
 }
 
 impl Saves {
-    pub(super) fn new(ctx: &Ctx, is_shared: bool) -> std::io::Result<Self> {
+    /// `clock`: the computer's.
+    pub(super) fn new(ctx: &Ctx, is_shared: bool, clock: Clock) -> std::io::Result<Self> {
         let threads = if is_shared { THREADS_SHARED } else { THREADS };
         let mut builder = Builder::new_current_thread();
         let builder = builder.max_blocking_threads(threads).thread_keep_alive(KEEP_ALIVE);
         let builder = builder.thread_name(ctx.thread_name("save"));
-        let promises = Promises::new(if is_shared { OVER } else { Duration::ZERO });
+        let promises = Promises::new(if is_shared { OVER } else { Duration::ZERO }, clock);
         let (gate, notes) = (Gate::new(BEHIND_THE_GATE, &promises), Gate::new(1, &promises));
         Ok(Self { threads: Some(builder.build()?), gate, notes, promises })
     }
@@ -257,16 +248,17 @@ impl Saves {
         self.until(|| self.gate.is_idle() && *self.promises.number.lock() == 0).await;
     }
 
-    /// Waits until a burst of promises is over, at most as long as what promises nothing does. `known`: how many bursts the caller knows of.
-    pub(super) async fn until_no_burst(&self, clock: &Clock, known: &mut usize) {
+    /// The same as [`Promises::make_way_for_burst`] for a task, which must not block.
+    pub(super) async fn until_no_burst(&self) {
+        let Promises { number, clock, .. } = &*self.promises;
         let over = async {
             loop {
-                self.until(|| *self.promises.number.lock() < BURST).await;
-                let bursts = self.promises.bursts.load(Ordering::Relaxed);
-                if std::mem::replace(known, bursts) == bursts {
+                self.until(|| *number.lock() < BURST).await;
+                let left = self.promises.lingers();
+                if left.is_zero() {
                     return;
                 }
-                clock.sleep(OVER).await;
+                clock.sleep(left).await;
             }
         };
         let _late = clock.timeout(MAKES_WAY, over).await;
@@ -311,7 +303,8 @@ mod tests {
 
     #[test]
     fn few_run_at_a_time_in_order_and_a_panic_keeps_no_place() {
-        let (gate, order) = (Gate::new(1, &Promises::new(Duration::ZERO)), Arc::new(Mutex::new(Vec::new())));
+        let (gate, order) =
+            (Gate::new(1, &Promises::new(Duration::ZERO, Clock::system())), Arc::new(Mutex::new(Vec::new())));
         let work = |number: u8| -> Work {
             let order = Arc::clone(&order);
             Box::new(move || {
@@ -359,7 +352,7 @@ mod tests {
 
     /// A gate, work to wait behind it, and what tells of each piece that is done.
     fn behind_a_burst(over: Duration) -> (Arc<Promises>, Arc<Gate>, impl Fn() -> Work, Receiver<()>) {
-        let promises = Promises::new(over);
+        let promises = Promises::new(over, Clock::system());
         let gate = Gate::new(BEHIND_THE_GATE, &promises);
         let (does, done) = channel();
         let work = move || -> Work {
@@ -373,10 +366,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_burst_is_waited_for_until_it_is_over_but_not_for_ever() {
         let clock = Clock::of_tokio();
-        let saves = Saves::new(&Ctx::new(clock.clone()), true).unwrap();
+        let saves = Saves::new(&Ctx::new(clock.clone()), true, clock.clone()).unwrap();
         let mut burst: Vec<Promise> = (0..BURST).map(|_| saves.promises.begin()).collect();
-        let (begun, mut known) = (clock.monotonic(), 0);
-        saves.until_no_burst(&clock, &mut known).await;
+        let begun = clock.monotonic();
+        saves.until_no_burst().await;
         assert_eq!(clock.monotonic().since(begun), MAKES_WAY);
         let (begun, fewer) = (clock.monotonic(), MAKES_WAY / 5);
         let ends = async {
@@ -388,11 +381,11 @@ mod tests {
             clock.sleep(fewer).await;
             burst.clear();
         };
-        tokio::join!(saves.until_no_burst(&clock, &mut known), ends);
+        tokio::join!(saves.until_no_burst(), ends);
         assert_eq!(clock.monotonic().since(begun), fewer + OVER / 2 + fewer + OVER);
         // Since then there was none.
         let begun = clock.monotonic();
-        saves.until_no_burst(&clock, &mut known).await;
+        saves.until_no_burst().await;
         assert_eq!(clock.monotonic().since(begun), Duration::ZERO);
     }
 }

@@ -105,7 +105,7 @@ impl Broker {
         let clock = &self.0.beside.clock;
         let (mut hint, mut told, mut failing) = (shared.hint(), None, false);
         let (mut next, telling) = (clock.monotonic(), Arc::new(tokio::sync::Mutex::new(())));
-        let (mut tended, mut first, mut bursts): (Option<(Moment, usize)>, _, _) = (None, true, 0);
+        let (mut tended, mut first): (Option<(Moment, usize)>, _) = (None, true);
         // What is known was read before; one that is cut off before its first look is as blind as later.
         self.0.beside.seen.lock().get_or_insert(next);
         loop {
@@ -113,7 +113,7 @@ impl Broker {
                 let heard = hint.changed().await;
                 clock.sleep_to(next).await;
                 // What it would find follows from what was promised there, and can make way here for what is promised now.
-                self.0.saves.until_no_burst(clock, &mut bursts).await;
+                self.0.saves.until_no_burst().await;
                 heard
             };
             // It holds nothing before it has looked.

@@ -9,6 +9,7 @@ use super::saves::Saves;
 use super::sharing::Beside;
 use super::updates::Updates;
 use super::{Broker, CHANGES, Failure, Inner, PLACES, RETRY};
+use crate::clock::Clock;
 use crate::host::audit::{Audit, Lines};
 use crate::host::ctx::Ctx;
 use crate::host::delivery;
@@ -85,7 +86,7 @@ impl Broker {
         settings: Arc<Settings>,
         (loading, known): (Arc<Loading>, Option<Known>),
     ) -> io::Result<Self> {
-        let saves = Saves::new(&ctx, store.shared().is_some())?;
+        let saves = Saves::new(&ctx, store.shared().is_some(), Clock::system())?;
         let index = known.and_then(|known| known.go_on(&*store)).unwrap_or_default();
         Ok(Self(Arc::new(Inner {
             store,

@@ -24,6 +24,8 @@ const WITHDRAWAL: Duration = Duration::from_secs(10);
 const IN_HAND: Duration = Duration::from_secs(2);
 /// How often an outcome that is not taken yet is fetched again: the daemon holds it for a minute.
 const RENEW_EVERY: Duration = Duration::from_secs(20);
+/// How long an outcome that was fetched is certainly held for this process. After that the daemon may have given it to another one.
+const HELD_FOR: Duration = Duration::from_secs(50);
 
 impl Connection {
     /// Asks. The task that does it runs on `runtime`.
@@ -70,6 +72,8 @@ struct Seen {
     withdrawn: bool,
     answer_by: Option<Moment>,
     end: Option<Result<ResponseFile, AgentError>>,
+    /// Until when the daemon certainly holds the outcome for this process.
+    held_until: Option<Moment>,
 }
 
 /// A call, as its task and its waiter know it.
@@ -133,7 +137,13 @@ impl OpenCall for RemoteWaiter {
     }
 
     fn take(&self) -> Result<Option<Taken>, AgentError> {
-        let seen = self.0.seen.lock();
+        let mut seen = self.0.seen.lock();
+        if seen.held_until.take_if(|until| *until <= self.0.at.clock.monotonic()).is_some() {
+            // Only the daemon knows whether it still is this process's.
+            let _doubted = seen.end.take_if(|end| end.is_ok());
+            self.0.wish.send_modify(|_| {});
+            return Ok(None);
+        }
         let response = seen.end.as_ref().and_then(|end| end.as_ref().ok()).cloned();
         Ok(response.map(|response| Taken::recorded(response, Arc::clone(&self.0))))
     }
@@ -260,6 +270,7 @@ impl Call {
             match reply.status() {
                 StatusCode::OK => {
                     let response = reply.json::<ResponseFile>().await.ok()?;
+                    self.seen.lock().held_until = Some(self.at.clock.monotonic() + HELD_FOR);
                     if !self.has_outcome() {
                         self.end(Ok(response.with_bare_error()));
                     }
@@ -493,6 +504,41 @@ mod tests {
             }
         }
         panic!("it does not hold the outcome any more");
+    }
+
+    /// The network was cut, or the host slept, for longer than the daemon holds an outcome for a process.
+    #[tokio::test]
+    async fn an_outcome_that_may_be_another_ones_by_now_is_fetched_again() {
+        let (clock, hand) = Clock::by_hand(Time::from_millis(1_760_000_000_000));
+        let response = ResponseFile { result: unanswered("r1", None, "cancelled", "user"), error: None };
+        let response = serde_json::to_string(&response).unwrap();
+        let response = format!("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{response}");
+        let url = replies(&*Box::leak(Box::new([
+            "HTTP/1.1 201 Created\r\nconnection: close\r\n\r\n{\"state\": \"open\"}",
+            &*Box::leak(response.into_boxed_str()),
+            "HTTP/1.1 410 Gone\r\nconnection: close\r\ncontent-type: application/problem+json\r\n\r\n{\"detail\": \"over\"}",
+        ])));
+        let connection = Arc::new(Connection::new(&url, token, clock.clone()).unwrap());
+        let waiter = connection.ask(RequestFile::default(), &Handle::current()).unwrap();
+        let system = Clock::system();
+        for _ in 0..200 {
+            if matches!(waiter.take(), Ok(Some(_))) {
+                break;
+            }
+            system.sleep(Duration::from_millis(20)).await;
+        }
+        assert!(matches!(waiter.take(), Ok(Some(_))), "{:?}", waiter.look());
+        hand.advance(HELD_FOR);
+        assert!(matches!(waiter.take(), Ok(None)), "another process may have it");
+        for _ in 0..200 {
+            system.sleep(Duration::from_millis(20)).await;
+            match waiter.look() {
+                Ok(Look::Waiting(_)) => {}
+                Ok(Look::Ready) => panic!("it is ready again"),
+                Err(error) => return assert!(matches!(error, AgentError::Gone(why) if why == "over")),
+            }
+        }
+        panic!("it still waits");
     }
 
     /// It was withdrawn while the daemon took it in.

@@ -263,3 +263,27 @@ fn an_agent_is_started_although_a_call_that_got_nothing_held_its_outcome_when_th
     drop(call);
     within(SOON, "the next try", || runs(before + 1));
 }
+
+/// Its platform has started it again by itself, and it reads the briefing over HTTP.
+#[test]
+fn an_agent_is_not_started_while_its_briefing_is_being_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::new(dir.path(), "start", 1);
+    let remote = Remote::of(with_session(&start(&program), ""));
+    let agent = remote.agent("g");
+    assert_eq!(agent.ask("r1", "Deploy?").0, 201);
+    remote.answer("r1", "yes");
+    remote.world.passing(Duration::from_secs(90), "the first try", || program.runs().pop());
+    let tried = || program.runs().len();
+    let briefings = agent.call("GET", "/briefings?take=true", "").1["briefings"].clone();
+    let before = tried();
+    // The next try is due, and the reader has some seconds left to say that it has it.
+    remote.world.later(Duration::from_secs(11));
+    thread::sleep(Duration::from_secs(1));
+    assert_eq!(tried(), before, "the agent was started while another one reads its briefing");
+    let path = format!("/briefings/{}/taken", briefings[0]["ask_id"].as_str().unwrap());
+    assert_eq!(agent.call("POST", &path, "").0, 204);
+    remote.world.later(Duration::from_secs(3_600));
+    thread::sleep(Duration::from_secs(1));
+    assert_eq!(tried(), before, "the agent was started with what another one had read");
+}

@@ -414,23 +414,25 @@ fn an_ask_on_which_askd_panics_is_set_aside_and_the_others_go_on() {
 /// Before, the folder was not read any more until the next file came.
 #[test]
 fn a_request_on_which_askd_panics_is_set_aside_and_those_after_it_go_on() {
-    let mut world = World::empty().env("ASKD_PANIC_AT", "accept:The bad one");
-    let agent = world.group("g");
-    agent.ask("bad", &json!({"title": "The bad one", "questions": [{"question": "Go?"}]}));
-    agent.ask_framework("good");
-    world.start();
-    world.open_of("good");
-    let response = agent.wait("bad");
-    assert_eq!(response["result"]["status"], "rejected");
-    assert!(response["error"].as_str().unwrap().contains("failed on this question"), "{response}");
-    assert_eq!(world.log().matches("panicked on a request and has set it aside").count(), 1);
-    assert!(agent.task_names().is_empty(), "{:?}", agent.task_names());
+    for at in ["accept", "store"] {
+        let mut world = World::empty().env("ASKD_PANIC_AT", &format!("{at}:The bad one"));
+        let agent = world.group("g");
+        agent.ask("bad", &json!({"title": "The bad one", "questions": [{"question": "Go?"}]}));
+        agent.ask_framework("good");
+        world.start();
+        world.open_of("good");
+        let response = agent.wait("bad");
+        assert_eq!(response["result"]["status"], "rejected");
+        assert!(response["error"].as_str().unwrap().contains("failed on this question"), "{response}");
+        within(SOON, "the requests to be deleted", || agent.task_names().is_empty().then_some(()));
+        assert_eq!(world.open().len(), 1, "nothing is left of it");
+    }
 }
 
 #[test]
 fn a_request_that_joins_a_question_is_set_aside_if_askd_panics_on_it() {
     // With a database each request goes this way, also the first.
-    let world = World::empty().in_files().env("ASKD_PANIC_AT", "join:The bad one").started();
+    let world = World::empty().in_files().env("ASKD_PANIC_AT", "decide:The bad one").started();
     let agent = world.group("g");
     let bad = json!({"title": "The bad one", "idempotency_key": "k", "questions": [{"question": "Go?"}]});
     agent.ask("first", &bad);
@@ -442,6 +444,35 @@ fn a_request_that_joins_a_question_is_set_aside_if_askd_panics_on_it() {
     agent.wait("first");
     agent.ask_framework("good");
     world.open_of("good");
+}
+
+#[test]
+fn a_call_on_which_askd_panics_is_told_so() {
+    let remote = Remote::of(World::empty().env("ASKD_PANIC_AT", "decide:The bad one"));
+    let request = json!({"request_id": "r1", "title": "The bad one", "questions": [{"question": "Go?"}]});
+    let (status, problem) = remote.agent("g").call("POST", "/asks", &request.to_string());
+    assert_eq!((status, &problem["title"]), (500, &json!("Set aside")), "{problem}");
+}
+
+/// An agent takes back what askd has not taken, and is told that no daemon runs. But this one may be asked.
+#[test]
+fn a_request_in_doubt_stays_claimed_until_it_is_asked() {
+    let disk = Disk::new().and_one_done();
+    let (world, agent) = (&disk.world, disk.world.group("g"));
+    disk.begins("fail", "fsync@journal:1-:EIO");
+    agent.ask_framework("r1");
+    within(SOON, "the doubt", || world.log().contains("does not know whether an ask is stored").then_some(()));
+    for _ in 0..20 {
+        world.later(Duration::from_secs(1));
+        let names = agent.task_names();
+        assert!(names.len() == 1 && names[0].starts_with(".claimed-"), "{names:?}");
+    }
+    disk.ends("fail");
+    let ask = world.open_of("r1");
+    within(SOON, "the request to be deleted", || agent.task_names().is_empty().then_some(()));
+    assert_eq!(world.answer(&ask, &json!({"r1_0": "Vue"})).0, 200);
+    agent.wait("r1");
+    assert!(world.open().is_empty(), "it is asked once");
 }
 
 #[test]

@@ -88,6 +88,23 @@ async fn a_look_waits_for_as_long_as_slack_asks_for() {
     assert_eq!(world.slack.select(|message| message.has_action("pick:0:0")).len(), 1, "no second card");
 }
 
+/// The newest messages come first, so a look that Slack breaks off has found the card.
+#[tokio::test]
+async fn a_card_is_found_though_slack_shows_no_second_page() {
+    let world = in_slack(Mode::Http).start().await;
+    for number in 0..300 {
+        world.slack.say(CHANNEL, ALICE, &format!("message {number}")).expect("said");
+    }
+    world.slack.faults().next(POST, FaultKind::ResetAfter, 1);
+    for kind in [FaultKind::Stall(Duration::ZERO), FaultKind::RateLimited(60)] {
+        world.slack.faults().next("conversations.history", kind, 1);
+    }
+    world.ask("r1", choice("Which?", &["a", "b"]));
+    let card = world.card(CHANNEL).await;
+    world.stored(&card.ts).await;
+    assert_eq!(world.slack.select(|message| message.has_action("pick:0:0")).len(), 1, "no second card");
+}
+
 /// The post got no reply, the history could not be read, and the tries were used up: nobody knows whether there is a card.
 #[tokio::test]
 async fn a_card_that_may_be_there_is_looked_for_until_it_is_closed() {

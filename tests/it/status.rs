@@ -189,8 +189,10 @@ fn a_folder_from_which_askd_may_take_nothing_is_named_until_its_fix_was_run() {
     let story = "a_folder_from_which_askd_may_take_nothing_is_named_until_its_fix_was_run";
     let Some(world) = run_by_another(story) else { return };
     let agent = world.group("research");
-    for (number, owner, mode, told) in [(1, 0, 0o1777, "it has the sticky bit"), (2, 0, 0o755, "cannot write here")] {
-        std::os::unix::fs::chown(agent.tasks(), Some(owner), Some(12345)).unwrap();
+    let faults =
+        [(1, 0o1777, "it has the sticky bit"), (2, 0o755, "cannot write here"), (3, 0o700, "cannot write here")];
+    for (number, mode, told) in faults {
+        std::os::unix::fs::chown(agent.tasks(), Some(0), Some(12345)).unwrap();
         std::fs::set_permissions(agent.tasks(), std::fs::Permissions::from_mode(mode)).unwrap();
         let id = format!("r{number}");
         agent.ask_framework(&id);

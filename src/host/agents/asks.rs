@@ -8,7 +8,9 @@ use crate::host::channel::web::Problem;
 use crate::ipc::wire::{self, ResponseFile, StatusFile, response_for};
 use crate::random;
 use crate::sabotage::task_gate;
-use askd_core::{Ask, AskId, Carrier, DeliveryState, Event, Group, Relation, RequestId, Waiter, WaiterEvent, wording};
+use askd_core::{
+    Ask, AskId, Carrier, DeliveryState, Event, Group, Rejection, Relation, RequestId, Waiter, WaiterEvent, wording,
+};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Extension, Path, Query, State};
@@ -109,6 +111,9 @@ pub(super) async fn ask(
         Submitted::OtherContent => {
             let detail = "This request_id already belongs to another request. Leave it out to get a new one.";
             return problem(StatusCode::CONFLICT, "Another request", detail);
+        }
+        Submitted::Rejected(rejection @ Rejection::SetAside) => {
+            return problem(StatusCode::INTERNAL_SERVER_ERROR, "Set aside", rejection.to_string());
         }
         Submitted::Rejected(rejection) => {
             return problem(StatusCode::UNPROCESSABLE_ENTITY, "Rejected", rejection.to_string());

@@ -9,7 +9,9 @@ use crate::ipc::files::ReadError;
 use crate::ipc::wire::file_bytes;
 use crate::ipc::{BRIEFINGS, response_name};
 use crate::sabotage::{crash_point, task_gate};
-use askd_core::{AgentStart, Ask, AskId, DeliveryEvent, Event, FollowUpEvent, RequestId, Taker, Tried, WaiterEvent};
+use askd_core::{
+    AgentStart, Ask, AskId, DeliveryEvent, Event, FollowUpEvent, Group, RequestId, Taker, Tried, WaiterEvent,
+};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -165,7 +167,20 @@ impl Broker {
         }
     }
 
+    /// Tries to start an agent with the briefing, unless somebody has just been sent that.
     async fn try_start(&self, ask: &Arc<Ask>) -> Tried {
+        let (taker, of) = (format!("start/{}", ask.id), (Group::clone(&ask.group), ask.id));
+        match self.hold_for(&self.0.briefed, &taker, std::slice::from_ref(&of)).await {
+            Ok(None) => {}
+            Ok(Some(_left)) => return Tried::Failed("its briefing is being read".to_owned()),
+            Err(error) => return Tried::Failed(error.to_string()),
+        }
+        let tried = self.start_with_briefing(ask).await;
+        self.release(&self.0.briefed, &taker, &of).await;
+        tried
+    }
+
+    async fn start_with_briefing(&self, ask: &Arc<Ask>) -> Tried {
         let settings = self.settings();
         let Some(group) = settings.group(&ask.group) else { return Tried::Nothing };
         if self.keeps_briefings(&ask.group) {

@@ -13,8 +13,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 impl Broker {
-    /// Sets an ask aside. A lane calls it, so that nothing else happens to the ask meanwhile. Blocks on the disk.
-    pub(super) fn set_aside(&self, id: AskId, errands: &mut Vec<Errand>) {
+    /// Sets an ask aside; `false`: it was not stored. A lane calls it, so that nothing else happens to the ask meanwhile. Blocks on the disk.
+    pub(super) fn set_aside(&self, id: AskId, errands: &mut Vec<Errand>) -> bool {
         let set_aside = || {
             let Some(ask) = self.load(id)? else { return Ok(None) };
             let file = self.0.store.set_aside(&ask.group, id)?;
@@ -33,7 +33,10 @@ impl Broker {
                 let told = files.filter_map(|waiter| told(&ask, waiter)).collect();
                 errands.extend(self.own_errands(&ask, told));
             }
-            Ok(Ok(None)) => tracing::error!(ask = %id, "askd panicked on a question that is not stored"),
+            Ok(Ok(None)) => {
+                tracing::error!(ask = %id, "askd panicked on a question that is not stored");
+                return false;
+            }
             Ok(Err(error)) => {
                 tracing::error!(ask = %id, %error, "askd panicked on a question, and it cannot be set aside");
             }
@@ -41,6 +44,7 @@ impl Broker {
                 tracing::error!(ask = %id, "askd panicked on a question, and again when it set it aside");
             }
         }
+        true
     }
 }
 

@@ -266,7 +266,9 @@ impl Broker {
                 Err(Failure::InDoubt)
             }
             Applied::Broken => {
-                self.set_aside(id, errands);
+                if let (false, Work::Accept(step)) = (self.set_aside(id, errands), &work) {
+                    self.forget_new(&step.ask);
+                }
                 Err(Failure::Broken)
             }
         };

@@ -54,8 +54,7 @@ impl Stepped {
 /// What came of a job.
 pub(super) enum Applied {
     Stepped(Stepped),
-    /// A step had to come first: it makes the ask follow a clock that was set, takes up what the last run left undone, or lets
-    /// the ask time out.
+    /// A step had to come first: to follow a clock that was set, take up what the last run left undone, or let the ask time out.
     First(Stepped),
     Same(Arc<Ask>),
     Refused(Box<Refusal>, Arc<Ask>),
@@ -251,6 +250,7 @@ impl Broker {
 
     fn store_first(&self, mut step: Stepped) -> Applied {
         let now = step.ask.created_at;
+        panic_point("store", step.ask.content.title.as_deref());
         match self.save(&mut step, now, Save::Now) {
             Ok(()) => {
                 crash_point("accept.stored");

@@ -7,6 +7,7 @@ use crate::host::delivery::Lies;
 use crate::host::store::StoreError;
 use crate::ipc::wire::Request;
 use crate::random;
+use crate::sabotage::panic_point;
 use askd_core::{
     Accepted, Ask, AskId, DeliveryState, Effect, Event, Group, MAX_WAITERS, Rejection, Relation, ShortId, Step, Time,
     WaiterEvent, WidgetEffect, WidgetEvent,
@@ -47,7 +48,11 @@ impl Submitted {
 
     /// What is known of a request whose save failed.
     pub(super) fn failed(failure: &Failure) -> Self {
-        if matches!(failure, Failure::InDoubt) { Self::InDoubt } else { Self::NotStored }
+        match failure {
+            Failure::InDoubt => Self::InDoubt,
+            Failure::Broken => Self::Rejected(Rejection::SetAside),
+            Failure::Unknown | Failure::Refused(..) | Failure::NotStored => Self::NotStored,
+        }
     }
 }
 
@@ -61,7 +66,10 @@ impl Broker {
     pub async fn submit(&self, group: &Group, request: Request) -> Submitted {
         let (broker, group) = (self.clone(), group.clone());
         let taken_in = self.0.ctx.finish(async move { broker.take_in_request(&group, request).await });
-        taken_in.await.unwrap_or(Submitted::InDoubt)
+        taken_in.await.unwrap_or_else(|error| match error.try_into_panic() {
+            Ok(_reported) => Submitted::Rejected(Rejection::SetAside),
+            Err(_cut_off) => Submitted::InDoubt,
+        })
     }
 
     async fn take_in_request(&self, group: &Group, request: Request) -> Submitted {
@@ -105,6 +113,7 @@ impl Broker {
 
     /// Decides on a request by what is known, and stores what comes of it.
     async fn decide(&self, group: &Group, request: Request, given: i64) -> Result<Submitted, Stale> {
+        panic_point("decide", request.content.title.as_deref());
         let known = self.index().by_request(group, &request.request_id);
         if let Some(id) = known
             && let Some(submitted) = self.known(id, &request).await
@@ -247,8 +256,10 @@ impl Broker {
             Ok(ask) if ask.is_full() && ask.outcome().is_none() => {
                 Some(Submitted::Rejected(Rejection::TooManyWait { limit: MAX_WAITERS }))
             }
-            Ok(_) | Err(Failure::Unknown | Failure::Refused(..) | Failure::Broken) => None,
-            Err(failure @ (Failure::NotStored | Failure::InDoubt)) => Some(Submitted::failed(&failure)),
+            Ok(_) | Err(Failure::Unknown | Failure::Refused(..)) => None,
+            Err(failure @ (Failure::NotStored | Failure::InDoubt | Failure::Broken)) => {
+                Some(Submitted::failed(&failure))
+            }
         }
     }
 

@@ -206,12 +206,13 @@ impl GroupScanner {
             if wanted.is_none() && self.survey.lock().queue.is_empty() {
                 return Turn::Nothing;
             }
+            let make = wanted.as_ref().is_some_and(|wanted| wanted.make);
             match catch_unwind(AssertUnwindSafe(|| self.turn(wanted))) {
                 Ok(Turn::Taken) => self.count_waiting(|waiting| waiting),
                 Ok(turn) => return turn,
                 Err(_reported) => {
                     tracing::error!(group = %self.group, "askd panicked when it looked for requests; looking again");
-                    self.look_later(AGAIN, Wanted::folder());
+                    self.look_later(AGAIN, Wanted { make, ..Wanted::folder() });
                     return Turn::Nothing;
                 }
             }

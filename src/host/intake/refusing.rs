@@ -3,7 +3,7 @@
 use super::group_scanner::GroupScanner;
 use super::taking::Taken;
 use crate::host::delivery;
-use crate::ipc::wire;
+use crate::ipc::wire::{self, Kinds, Peek};
 use crate::ipc::{MAX_REQUEST_BYTES, TASKS};
 use crate::random;
 use askd_core::{Rejection, RequestId, wording};
@@ -44,6 +44,14 @@ impl GroupScanner {
         }
     }
 
+    /// The request whose agent is told that this one is refused. Not the one that a cancel names: that waits, or is asked already.
+    pub(super) fn to_be_told(&self, refused: &Peek) -> Option<RequestId> {
+        let is_cancel = refused.kind.as_deref() == Some(Kinds::CANCEL);
+        let known = |id: &RequestId| self.broker.of_request(&self.group, id).is_some();
+        let waits = |id: &RequestId| is_cancel && self.survey.lock().known.waiting(id).is_some();
+        refused.request_id.clone().filter(|id| !known(id) && !waits(id))
+    }
+
     /// Keeps a request that is not asked. Returns the name of the file.
     fn keep(&self, bytes: &[u8]) -> io::Result<String> {
         let name = format!("{:013}-{}.json", self.ctx.clock().now().as_millis(), random::unique());
@@ -58,12 +66,13 @@ impl GroupScanner {
             let tasks = self.folders.get(&self.group, TASKS)?;
             let (bytes, _) = tasks.read(claimed, MAX_REQUEST_BYTES).map_err(io::Error::other)?;
             let peek = wire::peek(&bytes);
+            // If it cannot be kept, it is still told and deleted: it must not be asked later.
+            let kept = self.keep(&bytes).unwrap_or_else(|error| format!("none: {error}"));
             // It may have become a question before.
-            if let Some(id) = peek.request_id.filter(|id| self.broker.of_request(&self.group, id).is_none()) {
+            if let Some(id) = self.to_be_told(&peek) {
                 let response = wire::refused(&id, peek.op_code, &Rejection::SetAside);
                 delivery::write_at_once(&self.folders, &self.group, &response)?;
             }
-            let kept = self.keep(&bytes)?;
             tasks.remove_for_good(claimed)?;
             Ok::<_, io::Error>(kept)
         };
@@ -82,6 +91,7 @@ impl GroupScanner {
             }
             Err(_reported) => {
                 tracing::error!(group = %self.group, file = claimed, "askd panicked on a request, and again when it set it aside");
+                self.hold(claimed);
             }
         }
     }

@@ -102,6 +102,13 @@ impl GroupScanner {
         let mut survey = self.survey.lock();
         let before = if wanted.folder { survey.unreadable.take() } else { survey.unreadable.clone() };
         let looked = self.look_into(&mut survey, wanted);
+        if looked.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+            && survey.trouble.is_none()
+        {
+            // Somebody has taken the folder's rights away since it was checked, and its stamp may not show that.
+            let trouble = self.folders.check(&self.group).err();
+            self.say(&mut survey, trouble);
+        }
         if survey.unreadable != before {
             self.note(&survey);
         }

@@ -26,7 +26,7 @@ pub(super) enum Taken {
     Done,
     /// Tried again after a while; its agent may take it back.
     Later,
-    /// Tried again after a while. It stays claimed, so that its agent does not take askd for dead.
+    /// Tried again after a while. It stays claimed, so that its agent does not take askd for dead, and does not take it back.
     Waits,
 }
 
@@ -178,10 +178,17 @@ impl GroupScanner {
         let request_id = request.request_id.clone();
         match self.broker.submit_at_once(&self.group, request) {
             Ok(submitted) => {
-                let taken = if matches!(submitted, Submitted::New(_)) { Taken::Done } else { Taken::Later };
                 self.wake_cancels(&request_id);
-                self.finish(&claim.name, &claim.claimed, taken);
-                self.taken(&claim.name, taken)
+                let taken = match submitted {
+                    Submitted::New(_) => Taken::Done,
+                    Submitted::InDoubt => Taken::Waits,
+                    Submitted::Rejected(Rejection::SetAside) => {
+                        self.set_aside(&claim.name, &claim.claimed);
+                        return Turn::Taken;
+                    }
+                    _ => Taken::Later,
+                };
+                self.conclude(&claim.name, &claim.claimed, taken)
             }
             Err(request) => {
                 claim.message = Ok(Message::Ask(request));
@@ -210,6 +217,16 @@ impl GroupScanner {
             Taken::Later | Taken::Waits => self.hold(name),
         }
         Turn::Taken
+    }
+
+    /// Deletes a claimed request, has it wait, or gives it back its name.
+    pub(super) fn conclude(self: &Arc<Self>, name: &str, claimed: &str, taken: Taken) -> Turn {
+        self.finish(name, claimed, taken);
+        let stays_claimed = taken == Taken::Waits && name != claimed;
+        if stays_claimed {
+            self.survey.lock().known.forget(name);
+        }
+        self.taken(if stays_claimed { claimed } else { name }, taken)
     }
 
     /// A cancel may have come before its request.
@@ -253,17 +270,12 @@ impl GroupScanner {
                 },
             },
             Err(rejection) => {
-                let request_id = peek.request_id.filter(|id| self.broker.of_request(&self.group, id).is_none());
+                let request_id = self.to_be_told(&peek);
                 self.reject(request_id, peek.op_code, rejection, Some((&name, bytes))).await
             }
         };
         let finish = move |scanner: &Arc<Self>| {
-            scanner.finish(&name, &claimed, taken);
-            let stays_claimed = taken == Taken::Waits && name != claimed;
-            if stays_claimed {
-                scanner.survey.lock().known.forget(&name);
-            }
-            scanner.taken(if stays_claimed { &claimed } else { &name }, taken);
+            scanner.conclude(&name, &claimed, taken);
             if let Some(request_id) = tells
                 && let Err(error) = delivery::seen(&scanner.folders, &scanner.group, &request_id)
             {
@@ -349,13 +361,16 @@ impl GroupScanner {
     }
 
     async fn submit(self: &Arc<Self>, request: wire::Request, bytes: Vec<u8>, name: &str) -> Taken {
-        panic_point("join", request.content.title.as_deref());
         let (request_id, op_code) = (request.request_id.clone(), request.op_code.clone());
         match self.broker.submit(&self.group, request).await {
             Submitted::New(_) | Submitted::Joined(_) | Submitted::Known(_) => Taken::Done,
-            Submitted::NotStored | Submitted::InDoubt => Taken::Later,
-            Submitted::NotYet => Taken::Waits,
-            Submitted::Rejected(rejection) => self.reject(Some(request_id), op_code, rejection, None).await,
+            Submitted::NotStored => Taken::Later,
+            // If it is stored, it will be asked, so its agent must not be told that askd did not take it.
+            Submitted::InDoubt | Submitted::NotYet => Taken::Waits,
+            Submitted::Rejected(rejection) => {
+                let keep = (rejection == Rejection::SetAside).then_some((name, bytes));
+                self.reject(Some(request_id), op_code, rejection, keep).await
+            }
             Submitted::OtherContent => {
                 let why = "this request_id already belongs to another request; nothing is answered".to_owned();
                 let rejection = Rejection::Wrong { field: "request_id".to_owned(), why };

@@ -359,6 +359,12 @@ impl Dir {
         match calls::rename_unless_there(&self.0, plain(from)?, &self.0, plain(to)?) {
             Ok(()) => Ok(true),
             Err(Errno::EXIST) => Ok(false),
+            // Not every file system knows NOREPLACE (NFS).
+            Err(Errno::INVAL) => match calls::link(&self.0, from, &self.0, to) {
+                Ok(()) => Ok(calls::unlinkat(&self.0, from, AtFlags::empty()).map(|()| true)?),
+                Err(Errno::EXIST) => Ok(false),
+                Err(error) => Err(error.into()),
+            },
             Err(error) => Err(error.into()),
         }
     }

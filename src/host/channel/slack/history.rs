@@ -39,6 +39,8 @@ pub(super) struct PostedMessages {
     pub(super) texts: Vec<usize>,
     /// There are older messages, which were not read: what was not found may be among them.
     pub(super) partly_read: bool,
+    /// Slack shows older ones only after so long.
+    pub(super) rest_after: Option<Duration>,
 }
 
 /// The message of the bot's that a thread is under.
@@ -152,7 +154,14 @@ impl Slack {
             if !cursor.is_empty() {
                 arguments.push(("cursor", cursor));
             }
-            let read: Page = self.0.client.get("conversations.history", chat, &arguments).await?;
+            let read: Page = match self.0.client.get("conversations.history", chat, &arguments).await {
+                // The newest came first: whoever looks for a card may have it.
+                Err(CallError::RateLimited(wait)) if posted.values().any(|posted| !posted.cards.is_empty()) => {
+                    posted.values_mut().for_each(|posted| posted.rest_after = Some(wait));
+                    break;
+                }
+                read => read?,
+            };
             // Others in the channel could copy the metadata of our messages.
             let bot_id = self.0.bot.get().and_then(|bot| bot.bot_id.as_deref());
             for message in

@@ -85,10 +85,11 @@ impl Channel for Slack {
         let mut backoff = Backoff::new(HISTORY_PAUSES.0, HISTORY_PAUSES.1);
         loop {
             let wait = match self.posted_messages(ask, &place.chat).await {
-                Ok(PostedMessages { cards, partly_read, .. }) => match cards.last() {
-                    Some(ts) => return Found::Widget(ts.clone()),
-                    None if !partly_read => return Found::Absent,
-                    None => {
+                Ok(PostedMessages { cards, partly_read, rest_after, .. }) => match (cards.last(), rest_after) {
+                    (Some(ts), _) => return Found::Widget(ts.clone()),
+                    (None, Some(wait)) => wait,
+                    (None, None) if !partly_read => return Found::Absent,
+                    (None, None) => {
                         tracing::warn!(ask = %ask.id, "too many messages came after the card: it may appear twice");
                         return Found::CannotKnow;
                     }
@@ -189,6 +190,10 @@ impl Slack {
             PostedMessages::default()
         } else {
             match self.posted_messages(ask, chat).await {
+                Ok(PostedMessages { rest_after: Some(wait), .. }) => {
+                    self.0.pace.give_back(chat);
+                    return Err(not_posted(&CallError::RateLimited(wait)));
+                }
                 Ok(posted) => posted,
                 // It will not be readable later, either.
                 Err(ref error @ CallError::Refused { ref code, .. }) if is_final(code) => {
@@ -270,6 +275,7 @@ impl Slack {
         // A post that counted as lost may have appeared since.
         if widget.may_be_up_twice() || cards.is_empty() {
             match self.posted_messages(ask, chat).await {
+                Ok(PostedMessages { rest_after: Some(wait), .. }) => return Updated::Later(Some(wait)),
                 Ok(posted) => cards.extend(posted.cards),
                 Err(CallError::Refused { code, .. }) if is_final(&code) => {}
                 Err(CallError::RateLimited(wait)) => return Updated::Later(Some(wait)),

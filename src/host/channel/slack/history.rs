@@ -157,7 +157,9 @@ impl Slack {
             let read: Page = match self.0.client.get("conversations.history", chat, &arguments).await {
                 // The newest came first: whoever looks for a card may have it.
                 Err(CallError::RateLimited(wait)) if posted.values().any(|posted| !posted.cards.is_empty()) => {
-                    posted.values_mut().for_each(|posted| posted.rest_after = Some(wait));
+                    for posted in posted.values_mut() {
+                        posted.rest_after = Some(wait);
+                    }
                     break;
                 }
                 read => read?,

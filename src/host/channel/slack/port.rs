@@ -272,13 +272,16 @@ impl Slack {
         let Some(widget) = ask.widgets.get(route) else { return Updated::Done };
         let chat = &widget.route.chat;
         let mut cards: Vec<String> = widget.messages().map(str::to_owned).collect();
+        let mut rest_after = None;
         // A post that counted as lost may have appeared since.
         if widget.may_be_up_twice() || cards.is_empty() {
             match self.posted_messages(ask, chat).await {
-                Ok(PostedMessages { rest_after: Some(wait), .. }) => return Updated::Later(Some(wait)),
-                Ok(posted) => cards.extend(posted.cards),
-                Err(CallError::Refused { code, .. }) if is_final(&code) => {}
+                Ok(posted) => {
+                    cards.extend(posted.cards);
+                    rest_after = posted.rest_after;
+                }
                 Err(CallError::RateLimited(wait)) => return Updated::Later(Some(wait)),
+                Err(CallError::Refused { code, .. }) if is_final(&code) => {}
                 Err(_) => return Updated::Later(None),
             }
             cards.sort();
@@ -306,7 +309,7 @@ impl Slack {
                 Err(_) => return Updated::Later(None),
             }
         }
-        Updated::Done
+        rest_after.map_or(Updated::Done, |wait| Updated::Later(Some(wait)))
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod in_place;
 mod read;
+mod renaming;
 mod stamp;
 #[cfg(feature = "host")]
 mod whole;
@@ -261,18 +262,6 @@ impl Dir {
         }
     }
 
-    /// Gives a synced file its name. Whatever has that name is replaced: links are not followed. `Ok(true)` if something
-    /// was.
-    pub fn publish(&self, from: &str, to: &str) -> io::Result<bool> {
-        match calls::rename_unless_there(&self.0, plain(from)?, &self.0, plain(to)?) {
-            Ok(()) => Ok(false),
-            Err(Errno::EXIST) => Ok(calls::rename(&self.0, from, &self.0, to).map(|()| true)?),
-            // Not every file system knows NOREPLACE (NFS).
-            Err(Errno::INVAL) => Ok(calls::rename(&self.0, from, &self.0, to).map(|()| false)?),
-            Err(error) => Err(error.into()),
-        }
-    }
-
     /// Writes a whole file: absent or the old content before, the new content after, never torn.
     /// `temporary` is a name of our own that no reader looks at.
     pub fn replace(&self, temporary: &str, name: &str, bytes: &[u8], access: Access) -> io::Result<()> {
@@ -352,26 +341,6 @@ impl Dir {
     /// Moves a file to another folder of the same file system, without a sync.
     pub fn rename_to(&self, name: &str, other: &Self) -> io::Result<()> {
         Ok(calls::rename(&self.0, plain(name)?, &other.0, name)?)
-    }
-
-    /// Renames within the folder unless there is something of that name: `Ok(false)` then.
-    pub fn rename_unless_there(&self, from: &str, to: &str) -> io::Result<bool> {
-        match calls::rename_unless_there(&self.0, plain(from)?, &self.0, plain(to)?) {
-            Ok(()) => Ok(true),
-            Err(Errno::EXIST) => Ok(false),
-            // Not every file system knows NOREPLACE (NFS).
-            Err(Errno::INVAL) => match calls::link(&self.0, from, &self.0, to) {
-                Ok(()) => Ok(calls::unlinkat(&self.0, from, AtFlags::empty()).map(|()| true)?),
-                Err(Errno::EXIST) => Ok(false),
-                Err(error) => Err(error.into()),
-            },
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Renames within the folder, without a sync: for what may as well not have happened.
-    pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        Ok(calls::rename(&self.0, plain(from)?, &self.0, plain(to)?)?)
     }
 
     /// Removes a file; `Ok(false)` if there was none.

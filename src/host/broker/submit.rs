@@ -9,8 +9,8 @@ use crate::ipc::wire::Request;
 use crate::random;
 use crate::sabotage::panic_point;
 use askd_core::{
-    Accepted, Ask, AskId, DeliveryState, Effect, Event, Group, MAX_WAITERS, Rejection, Relation, ShortId, Step, Time,
-    WaiterEvent, WidgetEffect, WidgetEvent,
+    Accepted, Ask, AskId, DeliveryState, Effect, Event, Group, MAX_WAITERS, Rejection, Relation, RequestId, ShortId,
+    Step, Time, WaiterEvent, WidgetEffect, WidgetEvent,
 };
 use std::sync::Arc;
 
@@ -64,12 +64,23 @@ impl Broker {
     /// Takes a request in. When it returns, what it says is on stable storage. A caller that goes away cuts nothing off: the
     /// same call again finds what this one has asked.
     pub async fn submit(&self, group: &Group, request: Request) -> Submitted {
-        let (broker, group) = (self.clone(), group.clone());
-        let taken_in = self.0.ctx.finish(async move { broker.take_in_request(&group, request).await });
-        taken_in.await.unwrap_or_else(|error| match error.try_into_panic() {
+        let (broker, of, request_id) = (self.clone(), group.clone(), request.request_id.clone());
+        let taken_in = self.0.ctx.finish(async move { broker.take_in_request(&of, request).await });
+        let submitted = taken_in.await.unwrap_or_else(|error| match error.try_into_panic() {
             Ok(_reported) => Submitted::Rejected(Rejection::SetAside),
             Err(_cut_off) => Submitted::InDoubt,
-        })
+        });
+        self.unless_asked(submitted, group, &request_id)
+    }
+
+    /// A request on which askd panicked may be a question by then: the same request again finds that out.
+    fn unless_asked(&self, submitted: Submitted, group: &Group, request_id: &RequestId) -> Submitted {
+        match submitted {
+            Submitted::Rejected(Rejection::SetAside) if self.of_request(group, request_id).is_some() => {
+                Submitted::InDoubt
+            }
+            submitted => submitted,
+        }
     }
 
     async fn take_in_request(&self, group: &Group, request: Request) -> Submitted {
@@ -162,9 +173,11 @@ impl Broker {
         drop(index);
         let admitted = if is_new { self.admit(group, &request) } else { return Err(request) };
         let Ok(admitted) = admitted else { return Err(request) };
+        let request_id = request.request_id.clone();
         let step =
             self.make_known(|id, short_id, now| Ask::accept(accepted(group, *request, admitted, id, short_id), now));
-        Ok(Submitted::first(self.accept_here(step)).unwrap_or(Submitted::NotStored))
+        let submitted = Submitted::first(self.accept_here(step)).unwrap_or(Submitted::NotStored);
+        Ok(self.unless_asked(submitted, group, &request_id))
     }
 
     /// A request id that was seen before.

@@ -386,13 +386,15 @@ enum Next {
 mod tests {
     use super::*;
     use crate::agent::connection::tests::{replies, token};
-    use crate::clock::Clock;
+    use crate::clock::{Clock, Hand};
 
     /// What answers every call, and is not askd.
     const PORTAL: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\n\r\n<html>Sign in";
     /// What the daemon says of a question that it does not know.
     const UNKNOWN: &str =
         "HTTP/1.1 404 Not Found\r\nconnection: close\r\ncontent-type: application/problem+json\r\n\r\n{}";
+    /// What it says once the question is over.
+    const OVER: &str = "HTTP/1.1 410 Gone\r\nconnection: close\r\ncontent-type: application/problem+json\r\n\r\n{\"detail\": \"over\"}";
 
     #[tokio::test]
     async fn what_is_left_is_told_by_the_daemons_clock_and_a_portal_is_no_reply() {
@@ -466,29 +468,32 @@ mod tests {
         assert!(clock.monotonic().since(began) >= PAUSES.0 * 3);
     }
 
-    /// Its token is revoked while nobody calls: the next call gets what the process has.
-    #[tokio::test]
-    async fn an_outcome_that_is_here_stays_when_the_token_is_refused() {
+    /// A question whose outcome is here, before the daemon says the rest.
+    async fn with_an_outcome(rest: &[&'static str]) -> (RemoteWaiter, Hand) {
         let (clock, hand) = Clock::by_hand(Time::from_millis(1_760_000_000_000));
         let response = ResponseFile { result: unanswered("r1", None, "cancelled", "user"), error: None };
         let response = serde_json::to_string(&response).unwrap();
         let response = format!("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{response}");
-        let url = replies(&*Box::leak(Box::new([
-            "HTTP/1.1 201 Created\r\nconnection: close\r\n\r\n{\"state\": \"open\"}",
-            &*Box::leak(response.into_boxed_str()),
-            "HTTP/1.1 401 Unauthorized\r\nconnection: close\r\n\r\n",
-            "HTTP/1.1 410 Gone\r\nconnection: close\r\ncontent-type: application/problem+json\r\n\r\n{\"detail\": \"over\"}",
-        ])));
-        let connection = Arc::new(Connection::new(&url, token, clock.clone()).unwrap());
+        let asked = "HTTP/1.1 201 Created\r\nconnection: close\r\n\r\n{\"state\": \"open\"}";
+        let url = replies([[asked, response.leak()].as_slice(), rest].concat().leak());
+        let connection = Arc::new(Connection::new(&url, token, clock).unwrap());
         let waiter = connection.ask(RequestFile::default(), &Handle::current()).unwrap();
-        let system = Clock::system();
         for _ in 0..200 {
             if matches!(waiter.take(), Ok(Some(_))) {
                 break;
             }
-            system.sleep(Duration::from_millis(20)).await;
+            Clock::system().sleep(Duration::from_millis(20)).await;
         }
         assert!(matches!(waiter.take(), Ok(Some(_))), "{:?}", waiter.look());
+        (waiter, hand)
+    }
+
+    /// Its token is revoked while nobody calls: the next call gets what the process has.
+    #[tokio::test]
+    async fn an_outcome_that_is_here_stays_when_the_token_is_refused() {
+        let refused = "HTTP/1.1 401 Unauthorized\r\nconnection: close\r\n\r\n";
+        let (waiter, hand) = with_an_outcome(&[refused, OVER]).await;
+        let system = Clock::system();
         hand.advance(RENEW_EVERY);
         for _ in 0..20 {
             system.sleep(Duration::from_millis(20)).await;
@@ -509,25 +514,8 @@ mod tests {
     /// The network was cut, or the host slept, for longer than the daemon holds an outcome for a process.
     #[tokio::test]
     async fn an_outcome_that_may_be_another_ones_by_now_is_fetched_again() {
-        let (clock, hand) = Clock::by_hand(Time::from_millis(1_760_000_000_000));
-        let response = ResponseFile { result: unanswered("r1", None, "cancelled", "user"), error: None };
-        let response = serde_json::to_string(&response).unwrap();
-        let response = format!("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{response}");
-        let url = replies(&*Box::leak(Box::new([
-            "HTTP/1.1 201 Created\r\nconnection: close\r\n\r\n{\"state\": \"open\"}",
-            &*Box::leak(response.into_boxed_str()),
-            "HTTP/1.1 410 Gone\r\nconnection: close\r\ncontent-type: application/problem+json\r\n\r\n{\"detail\": \"over\"}",
-        ])));
-        let connection = Arc::new(Connection::new(&url, token, clock.clone()).unwrap());
-        let waiter = connection.ask(RequestFile::default(), &Handle::current()).unwrap();
+        let (waiter, hand) = with_an_outcome(&[OVER]).await;
         let system = Clock::system();
-        for _ in 0..200 {
-            if matches!(waiter.take(), Ok(Some(_))) {
-                break;
-            }
-            system.sleep(Duration::from_millis(20)).await;
-        }
-        assert!(matches!(waiter.take(), Ok(Some(_))), "{:?}", waiter.look());
         hand.advance(HELD_FOR);
         assert!(matches!(waiter.take(), Ok(None)), "another process may have it");
         for _ in 0..200 {
@@ -550,7 +538,7 @@ mod tests {
             UNKNOWN,
             UNKNOWN,
             "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n",
-            "HTTP/1.1 410 Gone\r\nconnection: close\r\ncontent-type: application/problem+json\r\n\r\n{\"detail\": \"over\"}",
+            OVER,
         ]);
         let connection = Arc::new(Connection::new(&url, token, clock).unwrap());
         let waiter = connection.ask(RequestFile::default(), &Handle::current()).unwrap();

@@ -86,8 +86,7 @@ impl GroupScanner {
             }
             Ok(Err(error)) => {
                 tracing::error!(group = %self.group, file = name, %error, "askd panicked on a request, and it cannot be set aside; trying again");
-                self.finish(name, claimed, Taken::Later);
-                self.taken(name, Taken::Later);
+                self.conclude(name, claimed, Taken::Later);
             }
             Err(_reported) => {
                 tracing::error!(group = %self.group, file = claimed, "askd panicked on a request, and again when it set it aside");

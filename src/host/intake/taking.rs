@@ -309,7 +309,7 @@ impl GroupScanner {
     }
 
     /// Deletes a claimed request, or gives it back its name.
-    pub(super) fn finish(&self, name: &str, claimed: &str, taken: Taken) {
+    fn finish(&self, name: &str, claimed: &str, taken: Taken) {
         let finish = || {
             let tasks = self.folders.get(&self.group, TASKS)?;
             if taken == Taken::Done {

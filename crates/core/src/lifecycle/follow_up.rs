@@ -307,12 +307,11 @@ impl AskState {
         let session = &self.rules.session;
         match &self.follow_up().after_timeout {
             AfterTimeout::Answerable { .. } => None,
-            AfterTimeout::Answered { at, .. } => Some(*at),
             // It may have been possible until then.
             AfterTimeout::Nothing if session.start && self.outcome() == Some(&Outcome::TimedOut) => {
                 Some(at + session.late_answers)
             }
-            _ => Some(at),
+            _ => Some(self.said_at(at)),
         }
     }
 

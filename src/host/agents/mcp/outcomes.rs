@@ -59,7 +59,7 @@ impl Mcp {
                 broker.has_come(number).await;
             }
         }
-        for sent in shown.sent.into_iter().filter(|sent| !sent.is_own) {
+        for sent in shown.sent.into_iter().filter(|sent| !sent.is_own && !on("forgetsent")) {
             self.reached(caller, &sent.request_id).await?;
             broker.has_come(sent.number).await;
         }

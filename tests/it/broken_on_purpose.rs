@@ -5,7 +5,7 @@
 use crate::harness::{World, names, within};
 use crate::mcp_url::{
     nothing_is_joined_without_a_session, what_a_client_cancels_is_still_owed,
-    what_a_reset_connection_carried_is_still_owed,
+    what_a_reset_connection_carried_is_still_owed, what_nobody_acknowledged_is_still_owed,
 };
 use crate::remote::{only_its_holder_takes_an_outcome, revoking_ends_open_calls};
 use rustix::process::{Pid, Signal, kill_process};
@@ -364,6 +364,11 @@ fn a_token_that_counts_as_a_session_is_noticed() {
 #[test]
 fn an_outcome_that_counts_as_taken_over_a_reset_connection_is_noticed() {
     noticed("resettaken", what_a_reset_connection_carried_is_still_owed);
+}
+
+#[test]
+fn an_outcome_that_counts_as_taken_although_nobody_acknowledged_it_is_noticed() {
+    noticed("silenttaken", what_nobody_acknowledged_is_still_owed);
 }
 
 /// What a client of MCP cancels it does not have.

@@ -5,6 +5,7 @@ use crate::mcp_client::{Told, go};
 use crate::remote::{Agent, Remote};
 use crate::sessions::Alive;
 use serde_json::{Value, json};
+use socket2::{SockFilter, SockRef};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
@@ -155,6 +156,13 @@ impl Reply {
             let here = self.lines.get_ref().peek(&mut bytes).unwrap();
             String::from_utf8_lossy(&bytes[..here]).contains("\"result\"").then_some(())
         });
+    }
+
+    /// From now on nothing reaches its client, whose kernel therefore acknowledges nothing.
+    fn falls_silent(&self) {
+        /// `ret 0` of the classic filters: none of a packet's bytes is let through.
+        const NOTHING: SockFilter = SockFilter::new(0x06, 0, 0, 0);
+        SockRef::from(self.lines.get_ref()).attach_filter(&[NOTHING]).unwrap();
     }
 
     /// The next message of the stream; `None` at its end. Lines between are those of the chunks.
@@ -423,14 +431,27 @@ fn what_one_session_asks_again_is_one_question_and_nothing_is_joined_without_one
 
 /// A client that is killed before it has read its answer did not have it.
 pub(crate) fn what_a_reset_connection_carried_is_still_owed(world: World) {
+    what_is_sent_is_still_owed(world, |remote, client| {
+        reset_unread(remote, client);
+        None
+    });
+}
+
+/// Nor did one whose host lost its network: its kernel says nothing any more.
+pub(crate) fn what_nobody_acknowledged_is_still_owed(world: World) {
+    what_is_sent_is_still_owed(world, |remote, client| {
+        let mut lost = client.begin(1, "ask_user", &go(60_000));
+        lost.comment();
+        lost.falls_silent();
+        remote.says("yes");
+        Some(lost)
+    });
+}
+
+fn what_is_sent_is_still_owed(world: World, is_sent: impl FnOnce(&Remote, &Client) -> Option<Reply>) {
     let remote = Remote::of(world);
     let client = Client::introduced(remote.agent("research"));
-    let mut cut = client.begin(1, "ask_user", &go(60_000));
-    cut.comment();
-    remote.says("yes");
-    // Unread bytes make the kernel reset the connection.
-    cut.leaves_unread();
-    drop(cut);
+    let _silent = is_sent(&remote, &client);
     let id =
         remote.world.call("GET", "/asks?state=settled", None).1["asks"][0]["request_id"].as_str().unwrap().to_owned();
     thread::sleep(Duration::from_millis(10_500));

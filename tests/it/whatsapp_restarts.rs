@@ -193,7 +193,8 @@ async fn asked_back_after_a_kill(env: &[(&str, &str)]) -> bool {
     world.phone.account(None);
     world.begin_with(env).await;
     let asked = |m: &Message| m.wa_id == ADA && m.text.contains("Which question do you mean");
-    world.phone.wait_for_message(asked, Duration::from_secs(15)).await.is_some()
+    // With PostgreSQL the lease of the run that was killed lasts for 15 s.
+    world.phone.wait_for_message(asked, Duration::from_secs(30)).await.is_some()
 }
 
 #[tokio::test]

@@ -30,6 +30,12 @@ pub(super) fn at_most(limit: Duration) -> Duration {
     }
 }
 
+/// How often a daemon that may have been overtaken looks whether it was.
+const OURS_AGAIN: Duration = Duration::from_millis(200);
+
+/// Says how long a call may take that begins now; zero: none may begin.
+type CallsFor = Box<dyn Fn() -> Duration + Send + Sync>;
+
 /// Work of a task. Because it is boxed, the compiler makes the machinery of a task once, and not for each of some two hundred
 /// places that spawn one.
 type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -54,8 +60,17 @@ struct Inner {
     runtime: Handle,
     told: OnceLock<Moment>,
     cut_short: AtomicBool,
+    limit: OnceLock<Limit>,
     /// What its threads are called.
     name: String,
+}
+
+struct Limit(CallsFor);
+
+impl std::fmt::Debug for Limit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Limit").field(&(self.0)()).finish()
+    }
 }
 
 impl Ctx {
@@ -64,14 +79,39 @@ impl Ctx {
         let [leaving, stopping, cut] = std::array::from_fn(|_| CancellationToken::new());
         let (in_hand, tasks) = (TaskTracker::new(), TaskTracker::new());
         let name = std::thread::current().name().filter(|name| *name != "main").unwrap_or("askd").into();
-        let (told, cut_short, runtime) = (OnceLock::new(), AtomicBool::new(false), Handle::current());
-        Self(Arc::new(Inner { clock, leaving, stopping, cut, in_hand, tasks, runtime, told, cut_short, name }))
+        let (told, cut_short, limit, runtime) =
+            (OnceLock::new(), AtomicBool::new(false), OnceLock::new(), Handle::current());
+        Self(Arc::new(Inner { clock, leaving, stopping, cut, in_hand, tasks, runtime, told, cut_short, limit, name }))
     }
 
     /// The name of threads of its own that a part of the daemon has. Named after those of its runtime, all threads of one
     /// daemon are found by their names, although several may run in one process.
     pub fn thread_name(&self, part: &str) -> String {
         format!("{}-{part}", self.0.name)
+    }
+
+    /// From now on, calls that others see begin and end as this allows. Where another daemon can take over, it may do so as soon as
+    /// this one has been silent for some seconds: a call that this one begins then would be made twice.
+    pub fn limit_calls(&self, calls_for: impl Fn() -> Duration + Send + Sync + 'static) {
+        if !on("anytime") && self.0.limit.set(Limit(Box::new(calls_for))).is_err() {
+            tracing::error!("calls of this daemon are limited already");
+        }
+    }
+
+    /// How long a call may take that begins now and that others see, `most` at most; `None`: none may begin.
+    pub fn call_within(&self, most: Duration) -> Option<Duration> {
+        let left = self.0.limit.get().map_or(most, |limit| (limit.0)().min(most));
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// Waits until a call may begin that others see; `false` if the daemon stops before.
+    pub async fn until_calls_may_begin(&self) -> bool {
+        while self.call_within(Duration::MAX).is_none() {
+            if !self.pause(OURS_AGAIN).await {
+                return false;
+            }
+        }
+        true
     }
 
     /// The clock that the whole daemon runs by.

@@ -14,8 +14,13 @@ fn shipped(name: &str) -> PathBuf {
 /// Reads settings with the secrets that they name.
 fn loaded(text: &str) -> Settings {
     let dir = tempfile::tempdir().unwrap();
+    Settings::load(&[written(dir.path(), text)]).unwrap()
+}
+
+/// Writes settings, and the secrets that they name.
+fn written(dir: &Path, text: &str) -> PathBuf {
     for line in text.lines().filter(|line| line.contains("_file = ")) {
-        let secret = dir.path().join(line.split('"').nth(1).unwrap().strip_prefix("/run/secrets/").unwrap());
+        let secret = dir.join(line.split('"').nth(1).unwrap().strip_prefix("/run/secrets/").unwrap());
         let says = match secret.file_name().unwrap().to_str().unwrap() {
             "slack_app_token" => "xapp-a-secret\n",
             "postgres_url" => "postgres://askd:secret@db.example.com/askd\n",
@@ -24,9 +29,22 @@ fn loaded(text: &str) -> Settings {
         fs::create_dir_all(secret.parent().unwrap()).unwrap();
         fs::write(secret, says).unwrap();
     }
-    let file = dir.path().join("askd.toml");
-    fs::write(&file, text.replace("/run/secrets", dir.path().to_str().unwrap())).unwrap();
-    Settings::load(&[file]).unwrap()
+    let file = dir.join("askd.toml");
+    fs::write(&file, text.replace("/run/secrets", dir.to_str().unwrap())).unwrap();
+    file
+}
+
+/// The manifest of the daemons that anyone may call, and that of a daemon whose pod has an agent with a folder.
+fn daemons() -> [String; 2] {
+    ["askd", "folders"].map(|name| fs::read_to_string(shipped(&format!("deploy/kubernetes/{name}.yaml"))).unwrap())
+}
+
+/// The settings in the manifests.
+fn of_the_manifests() -> String {
+    let [manifest, _] = daemons();
+    let (_, text) = manifest.split_once("  askd.toml: |\n").unwrap();
+    let lines = text.lines().take_while(|line| *line != "---").map(|line| line.trim_start_matches("    "));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -105,21 +123,56 @@ fn the_commands_for_several_daemons_make_each_file_before_it_is_mounted() {
     assert_eq!(text.matches("type: bind").count(), text.matches("create_host_path: false").count());
 }
 
-/// Each daemon of the Deployment takes calls for as long as its Service still sends them, and is given the time to end.
+/// Each daemon takes calls for as long as a Service still sends them, and is given the time to end.
 #[test]
 fn the_settings_in_the_manifests_are_read() {
-    let manifests = fs::read_to_string(shipped("deploy/kubernetes/askd.yaml")).unwrap();
-    let (_, text) = manifests.split_once("  askd.toml: |\n").unwrap();
-    let lines = text.lines().take_while(|line| *line != "---").map(|line| line.trim_start_matches("    "));
-    let settings = loaded(&lines.collect::<Vec<_>>().join("\n"));
+    let settings = loaded(&of_the_manifests());
     assert!(settings.slack.is_some() && settings.postgres.url.is_some() && settings.postgres.listen_url.is_some());
     assert_eq!(settings.http.listen.port(), 8484);
     assert_eq!(settings.agents.listen.unwrap().port(), 8486);
-    let grace = manifests.lines().find_map(|line| line.trim().strip_prefix("terminationGracePeriodSeconds: ")).unwrap();
-    let slept = manifests.lines().find_map(|line| line.trim().strip_prefix("sleep: { seconds: ")).unwrap();
-    let seconds = |text: &str| text.trim_end_matches(" }").parse::<u64>().unwrap();
-    let needed = settings.http.stop_delay.as_secs() + seconds(slept) + 10;
-    assert!(settings.http.stop_delay.as_secs() > 0 && seconds(grace) >= needed, "{grace} s for {needed} s");
+    for manifest in daemons() {
+        let value = |key: &str| manifest.lines().find_map(|line| line.trim().strip_prefix(key)).unwrap();
+        let seconds = |key: &str| value(key).trim_end_matches(" }").parse::<u64>().unwrap();
+        let grace = seconds("terminationGracePeriodSeconds: ");
+        let needed = settings.http.stop_delay.as_secs() + seconds("sleep: { seconds: ") + 10;
+        assert!(settings.http.stop_delay.as_secs() > 0 && grace >= needed, "{grace} s for {needed} s");
+        for shared in ["configMap: { name: askd }", "secret: { secretName: askd, defaultMode: 0440 }"] {
+            assert!(manifest.contains(shared), "{shared}");
+        }
+    }
+    let looked_after = daemons().map(|manifest| {
+        let lines = manifest.lines().skip_while(|line| line.trim() != "startupProbe:").map(str::trim);
+        let lines =
+            lines.take_while(|line| !line.starts_with("securityContext:")).filter(|line| !line.starts_with('#'));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    });
+    assert!(looked_after[0].len() > 10 && looked_after[0] == looked_after[1], "{looked_after:#?}");
+}
+
+/// The settings that all daemons share name its group: else it would be another group at each of them.
+#[test]
+fn the_agent_in_a_daemons_pod_mounts_what_was_made_for_its_group() {
+    let [_, manifest] = daemons();
+    let value = |key: &str| manifest.lines().find_map(|line| line.trim().strip_prefix(key)).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let (file, volume) = (written(dir.path(), &of_the_manifests()), dir.path().join("volume"));
+    let data = value("- { name: ASKD__DATA_DIR, value: /var/lib/askd/").trim_end_matches(" }");
+    assert!(manifest.contains("- { name: data, mountPath: /var/lib/askd }"));
+    // If root runs this: askd asks whose it is to be.
+    fs::create_dir_all(volume.join(data)).unwrap();
+    let mut add = askd();
+    add.args(value("args: [").trim_end_matches(']').split(", ")).args(["--config", file.to_str().unwrap()]);
+    let added = add.env("ASKD__DATA_DIR", volume.join(data)).output().unwrap();
+    assert!(added.status.success(), "{added:?}");
+    let group = value("args: [group, add, ").trim_end_matches(']');
+    assert!(loaded(&of_the_manifests()).configured().any(|known| known.as_str() == group), "{group}");
+    let mounts: Vec<_> = manifest.lines().filter_map(|line| line.split_once("subPath: ")?.1.split_once(", ")).collect();
+    for (from, to) in &mounts {
+        assert!(volume.join(from).is_dir(), "{from}");
+        let name = Path::new(from).file_name().unwrap().to_str().unwrap();
+        assert_eq!(*to, format!("mountPath: /workspace/ipc/{name} }}"));
+    }
+    assert_eq!(mounts.len(), 3, "tasks, responses and briefings: {mounts:?}");
 }
 
 #[test]

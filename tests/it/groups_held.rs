@@ -79,7 +79,11 @@ impl Spread {
 
     /// Answers the question of that group at one daemon or the other.
     fn answer(&self, request: &str, group: usize) {
-        let (world, group) = (&self.cluster.hosts[group % 2].world, format!("g{group}"));
+        self.answer_at(group % 2, request, group);
+    }
+
+    fn answer_at(&self, host: usize, request: &str, group: usize) {
+        let (world, group) = (&self.cluster.hosts[host].world, format!("g{group}"));
         let open =
             || world.open().into_iter().find(|ask| ask["request_id"] == request && ask["group"] == group.as_str());
         let ask = within(SOON, "the question to be open", open);
@@ -243,6 +247,63 @@ async fn the_texts_of_a_card_are_posted_once_though_the_daemon_that_has_begun_di
 #[tokio::test(flavor = "multi_thread")]
 async fn the_texts_of_a_card_are_posted_once_though_the_daemon_that_has_begun_stops() {
     the_texts_of_a_card_are_posted_once_though_it(|world| assert!(world.terminate().success())).await;
+}
+
+/// The holder of a group is paused while Slack is slow with a card, which comes up after the next holder has posted its own: while the question
+/// is open, or when it is `over`.
+async fn a_card_of_the_holder_before_comes_up_late(over: bool, sabotage: Option<(&'static str, bool)>) {
+    let Some(mut spread) = Spread::of_two(sabotage).await else {
+        assert!(sabotage.is_none(), "nobody to notice it without a server");
+        return;
+    };
+    let group = spread.held(1).into_iter().next().unwrap();
+    let is_slow = FaultKind::StallBefore(Duration::from_secs(60));
+    spread.cluster.slack.faults().next("chat.postMessage", is_slow, 1);
+    spread.ask_in("late", &HashSet::from([group]));
+    let sent =
+        format!("select 1 from askd.asks where group_name = 'g{group}' and record::text like '%\"name\": \"sent\"%'");
+    meanwhile(|| within(SOON, "the call", || spread.cluster.database.query(&sent).pop()));
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    spread.cluster.hosts[1].world.signal(Signal::STOP);
+    let slack = &spread.cluster.slack;
+    let cards = || {
+        let cards = slack.messages(CHANNEL).into_iter();
+        cards.filter(|card| card.visible_text().contains(&format!("late {group}?"))).collect::<Vec<_>>()
+    };
+    slack.wait_for(DEATH + SOON, || (cards().len() == 1).then_some(())).await.expect("the card of the next holder");
+    let answer = || {
+        meanwhile(|| {
+            spread.answer_at(0, "late", group);
+            // Else the card would say later what becomes of it.
+            assert_eq!(spread.agents[group].outcome("late")["result"]["status"], "answered");
+            assert_eq!(spread.agents[group].taken("late"), 204);
+        });
+    };
+    if over {
+        answer();
+    }
+    slack.wait_for(2 * SOON, || (cards().len() == 2).then_some(())).await.expect("the card of the holder before");
+    if !over {
+        answer();
+    }
+    let closed = || cards().iter().all(|card| card.elements().is_empty()).then_some(());
+    assert!(slack.wait_for(SOON, closed).await.is_some(), "a card stays: {:?}", cards());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_card_of_a_paused_holder_is_closed_with_its_question() {
+    a_card_of_the_holder_before_comes_up_late(false, None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_card_of_a_paused_holder_is_closed_although_its_question_is_over() {
+    a_card_of_the_holder_before_comes_up_late(true, None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_takeover_that_does_not_look_once_more_is_noticed() {
+    let noticed = is_noticed(a_card_of_the_holder_before_comes_up_late(true, Some(("lookonce", true))));
+    assert!(noticed, "lookonce: nobody noticed");
 }
 
 /// Nobody can have posted anything for it before, whichever daemon is asked.

@@ -242,7 +242,20 @@ fn the_doctor_looks_at_the_database() {
     host.world.start();
     let told = examined(&host.world);
     assert!(told.contains("PostgreSQL 1") && told.contains("; host-a leads"), "{told}");
-    assert!(!told.contains("standby"), "{told}");
+    assert!(!told.contains("standby") && !told.contains("database notices"), "{told}");
+    let settings = host.world.dir.path().join("askd.toml");
+    let known = fs::read_to_string(&settings).unwrap();
+    let notices = |listen_url: &str| {
+        let listens = format!("[postgres]\nlisten_url = \"{listen_url}\"");
+        fs::write(&settings, known.replace("[postgres]", &listens)).unwrap();
+        let told = examined_whole(&host.world);
+        fs::write(&settings, &known).unwrap();
+        told
+    };
+    let told = notices(&database.url());
+    assert!(told.contains("listen_url hears at once what other daemons store"), "{told}");
+    let told = notices("postgres://askd@127.0.0.1:9/askd");
+    assert!(told.contains("listen_url: ") && told.contains("Connection refused"), "{told}");
     // A base backup that is being taken is no standby.
     let (copied, log) = (host.world.dir.path().join("backup"), host.world.dir.path().join("backup.log"));
     let mut backup = Command::new("pg_basebackup");
@@ -275,12 +288,12 @@ fn the_doctor_looks_at_the_database() {
     within(SOON, "a standby", streams);
     let told = examined(&host.world);
     assert!(told.contains("a failover to one of 1 asynchronous standbys can lose acknowledged answers"), "{told}");
+    assert!(told.contains("; host-a leads"), "{told}");
     let counts = || host.world.raw("GET", "/metrics", "", "").1.contains("\naskd_standbys{sync_state=\"async\"} 1\n");
     within(2 * SOON, "the metric to count it", || counts().then_some(()));
     // Its own user sees that there is one, and no more.
-    let (settings, user) = (host.world.dir.path().join("askd.toml"), format!("{}_owner", database.name));
+    let user = format!("{}_owner", database.name);
     database.query(&format!("create role {user} login; grant usage, create on schema askd to {user}; grant select on all tables in schema askd to {user}"));
-    let known = fs::read_to_string(&settings).unwrap();
     fs::write(&settings, known.replace("postgres://askd@", &format!("postgres://{user}@"))).unwrap();
     let told = examined(&host.world);
     standby.kill().unwrap();

@@ -13,6 +13,28 @@ const TOLD: Duration = Duration::from_secs(4);
 /// Longer than a lease lasts.
 const LAPSED: Duration = Duration::from_secs(18);
 
+/// The database hangs, and so many call at once.
+pub(crate) fn all_are_told_in_time(database: &Database, count: usize, call: &(dyn Fn(usize) -> u16 + Sync)) {
+    let hang = "begin; lock table askd.asks, askd.runs, askd.memory in access exclusive mode; select pg_sleep(60)";
+    let mut hanging =
+        Command::new("psql").args(["-Xq", &database.url(), "-c", hang]).stderr(Stdio::null()).spawn().unwrap();
+    let locked = "select count(*) from pg_locks where mode = 'AccessExclusiveLock' and relation = 'askd.memory'::regclass and granted";
+    within(SOON, "the database to hang", || (database.query(locked) != ["0"]).then_some(()));
+    let all: Vec<(u16, Duration)> = thread::scope(|scope| {
+        let begin = |number: usize| {
+            scope.spawn(move || {
+                let since = Instant::now();
+                (call(number), since.elapsed())
+            })
+        };
+        let all: Vec<_> = (0..count).map(begin).collect();
+        all.into_iter().map(|call| call.join().unwrap()).collect()
+    });
+    database.query("select pg_terminate_backend(pid) from pg_stat_activity where query like '%pg_sleep(60)' and pid <> pg_backend_pid() and datname = current_database()");
+    hanging.wait().unwrap();
+    assert!(all.iter().all(|(status, took)| *status == 503 && *took < TOLD), "{all:?}");
+}
+
 /// Whoever waits for the same thing while the database hangs is told at once with the first one, and not in turn.
 fn nobody_waits_in_turn(sabotage: Option<&'static str>) {
     let Some(database) = Database::found() else { return };
@@ -25,29 +47,11 @@ fn nobody_waits_in_turn(sabotage: Option<&'static str>) {
     assert_eq!(agent.ask("r1", "Deploy?").0, 201);
     let ask = host.world.open_of("r1");
     let answers = json!({ask["questions"][0]["id"].as_str().unwrap(): "yes"});
-    let hang = "begin; lock table askd.asks, askd.runs in access exclusive mode; select pg_sleep(60)";
-    let mut hanging =
-        Command::new("psql").args(["-Xq", &database.url(), "-c", hang]).stderr(Stdio::null()).spawn().unwrap();
-    let locked = "select count(*) from pg_locks where mode = 'AccessExclusiveLock' and relation = 'askd.runs'::regclass and granted";
-    within(SOON, "the database to hang", || (database.query(locked) != ["0"]).then_some(()));
     let answer = |_: usize| host.world.answer(&ask, &answers).0;
     let asks = |number: usize| agent.ask(&format!("new-{number}"), "And this?").0;
     let looks = |number: usize| agent.call("GET", &format!("/asks/unknown-{number}"), "").0;
     let calls: [&(dyn Fn(usize) -> u16 + Sync); 3] = [&answer, &asks, &looks];
-    let all: Vec<(u16, Duration)> = thread::scope(|scope| {
-        let begin = |number: usize| {
-            let call = calls[number % calls.len()];
-            scope.spawn(move || {
-                let since = Instant::now();
-                (call(number), since.elapsed())
-            })
-        };
-        let all: Vec<_> = (0..18).map(begin).collect();
-        all.into_iter().map(|call| call.join().unwrap()).collect()
-    });
-    database.query("select pg_terminate_backend(pid) from pg_stat_activity where query like '%pg_sleep(60)' and pid <> pg_backend_pid()");
-    hanging.wait().unwrap();
-    assert!(all.iter().all(|(status, took)| *status == 503 && *took < TOLD), "{all:?}");
+    all_are_told_in_time(&database, 18, &|number| calls[number % calls.len()](number));
     within(SOON, "the daemon to go on", || (host.world.answer(&ask, &answers).0 == 200).then_some(()));
 }
 

@@ -3,6 +3,7 @@
 use crate::harness::{SOON, within};
 use crate::on_postgres::Database;
 use crate::on_whatsapp::{ADA, happens, taken};
+use crate::outages::all_are_told_in_time;
 use crate::remote::Agent;
 use crate::said::FROM_BEFORE;
 use crate::several_daemons::{Cluster, is_noticed, meanwhile};
@@ -62,6 +63,41 @@ fn notices(broken: impl Future<Output = ()> + Send + 'static) {
 
 fn asks(agent: &Agent, request: &str, text: &str) {
     assert_eq!(meanwhile(|| agent.ask(request, text)).0, 201);
+}
+
+/// Meta repeats all that it is told to send again.
+async fn webhooks_wait_for_a_hanging_database(sabotage: Option<(&str, bool)>) {
+    let Some(cluster) = Cluster::with(1, "", sabotage).await else { return };
+    cluster.phone.handshake().await.unwrap();
+    let told = |number: usize| match number % 2 {
+        0 => webhook(
+            &cluster.phone,
+            json!({"messages": [
+                {"from": format!("1555{number}"), "id": format!("wamid.{number}"), "timestamp": "1790000000", "type": "text", "text": {"body": "1"}},
+            ]}),
+        ),
+        _ => webhook(
+            &cluster.phone,
+            json!({"statuses": [
+                {"id": format!("wamid.{number}"), "status": "read", "timestamp": "1790000000", "recipient_id": format!("1555{number}")},
+            ]}),
+        ),
+    };
+    meanwhile(|| {
+        assert_eq!(cluster.tells(0, &told(0)), 200, "it has looked at all that it shares");
+        all_are_told_in_time(&cluster.database, 30, &|number| cluster.tells(0, &told(number + 1)));
+        within(SOON, "the daemon to go on", || (cluster.tells(0, &told(1)) == 200).then_some(()));
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_database_hangs_all_webhooks_are_answered_in_time() {
+    webhooks_wait_for_a_hanging_database(None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn webhooks_that_wait_for_a_hanging_database_in_turn_are_noticed() {
+    notices(webhooks_wait_for_a_hanging_database(Some(("inturn", true))));
 }
 
 /// The one that leads is gone, and it takes 15 seconds at least until another one leads.

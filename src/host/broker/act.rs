@@ -10,9 +10,9 @@ use super::step::{Applied, Stepped};
 use crate::host::delivery;
 use crate::host::port::Reminded;
 use crate::ipc::{RESPONSES, status_name};
-use crate::sabotage::{crash_point, gate};
+use crate::sabotage::{crash_point, gate, on};
 use askd_core::{
-    Ask, Effect, Event, Fact, FollowUpEffect, Posted, Stage, Time, Waiter, Widget, WidgetEffect, WidgetEvent,
+    Ask, AskId, Effect, Event, Fact, FollowUpEffect, Posted, Stage, Time, Waiter, Widget, WidgetEffect, WidgetEvent,
 };
 use futures_util::FutureExt as _;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use std::time::Duration;
 
 /// How long after a request was taken in its waiters are told so. A file that is replaced costs as much as all else of a request.
 const TOLD_AFTER: Duration = Duration::from_millis(250);
-/// How often a daemon that may have been overtaken looks whether it was.
-const OURS_AGAIN: Duration = Duration::from_millis(200);
+/// How long after a takeover what was being posted then is looked for once more.
+const LOOK_ONCE_MORE: Duration = Duration::from_secs(60);
 
 fn is_posting(ask: &Arc<Ask>) -> bool {
     matches!(ask.stage, Stage::Posting)
@@ -69,17 +69,6 @@ impl Broker {
             WidgetEffect::Update => self.update(ask, route),
             WidgetEffect::Remind => self.remind(ask, route),
         }
-    }
-
-    /// Waits until this daemon surely serves what it holds; `false` if it stops before. Where another daemon can take over, it
-    /// may do so as soon as this one has been silent for some seconds: a call that is begun then would be made twice.
-    pub(super) async fn until_ours(&self) -> bool {
-        while !self.0.store.is_ours() {
-            if !self.0.ctx.pause(OURS_AGAIN).await {
-                return false;
-            }
-        }
-        true
     }
 
     /// Tells waiters where the ask is. Blocks on the disk.
@@ -208,7 +197,7 @@ impl Broker {
         let Some(tenure) = self.tenure(ask) else { return };
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.finish(async move {
-            if !broker.until_ours().await {
+            if !broker.0.ctx.until_calls_may_begin().await {
                 return;
             }
             crash_point("post.before");
@@ -229,12 +218,30 @@ impl Broker {
         let Some(tenure) = self.tenure(ask) else { return };
         let (broker, ask) = (self.clone(), Arc::clone(ask));
         self.0.ctx.spawn(async move {
-            if !broker.until_ours().await {
+            if !broker.0.ctx.until_calls_may_begin().await {
                 return;
             }
             let found = broker.0.channels.of(&ask, route).find(&ask, route).await;
             broker.apply_later(ask.id, WidgetEvent::Looked(found).on(route));
             drop(tenure);
+        });
+    }
+
+    /// What was left undone is in hand. A call that another daemon had begun may still have its effect: that daemon is paused, or cut off
+    /// from the database alone. A card that comes up beside the one that was posted since then is found, and shows the same.
+    pub(super) fn has_resumed(&self, id: AskId, was_interrupted: bool) {
+        self.lanes().paid(id);
+        if !was_interrupted || !self.is_shared() || on("lookonce") {
+            return;
+        }
+        let broker = self.clone();
+        self.0.ctx.spawn(async move {
+            broker.clock().sleep(LOOK_ONCE_MORE).await;
+            let Ok(Some(ask)) = broker.get(id).await else { return };
+            let may_be_up_twice = |widget: &Widget| widget.route.capabilities.history && widget.may_be_up_twice();
+            for (route, _) in ask.widgets.iter().enumerate().filter(|(_, widget)| may_be_up_twice(widget)) {
+                broker.update(&ask, route);
+            }
         });
     }
 
@@ -250,7 +257,10 @@ impl Broker {
             }
             let channel = broker.0.channels.of(&ask, route);
             // Answered while this waited for its turn: then it would only disturb.
-            if tenure.is_none() || !broker.0.store.is_ours() || broker.index().is_settled(ask.id) {
+            if tenure.is_none()
+                || broker.0.ctx.call_within(Duration::MAX).is_none()
+                || broker.index().is_settled(ask.id)
+            {
                 channel.return_slot(place);
             } else {
                 let reminded = channel.remind(&ask, route).await;

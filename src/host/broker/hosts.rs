@@ -219,7 +219,7 @@ impl Broker {
     pub(super) async fn until_its(&self, ask: &Ask) -> bool {
         let group = &ask.group;
         if self.folder_is_of_holder(group) {
-            return self.until_ours().await && self.serves(ask);
+            return self.0.ctx.until_calls_may_begin().await && self.serves(ask);
         }
         // Since the last look the group may have moved.
         while self.is_blind() {

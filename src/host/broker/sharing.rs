@@ -140,17 +140,18 @@ impl Broker {
                 // It may hold more groups now.
                 _ => (self.owed().await, false),
             };
-            let paid = match owed {
-                Ok(owed) => self.pay(owed, seen).await,
+            kept_up = match owed {
+                Ok(owed) => self.pay(owed, seen).await.and(kept_up),
                 Err(error) => Err(error),
             };
-            kept_up = paid.and(kept_up);
             next = now + (clock.monotonic().since(now) * TIMES).clamp(PAUSE, LOOK);
             self.settle_in();
             self.tell_of_silence_beside(&telling);
             if told.is_none_or(|last: Moment| now.since(last) >= TELL) {
-                kept_up = kept_up.and(self.tell_waits().await);
-                told = Some(now);
+                let waits = self.tell_waits().await;
+                // If it failed, the next look tells: whoever waits here must not count as gone at the holder.
+                told = waits.is_ok().then_some(now);
+                kept_up = kept_up.and(waits);
             }
             match kept_up {
                 Ok(()) => {

@@ -88,7 +88,7 @@ impl Broker {
     ) -> io::Result<Self> {
         let saves = Saves::new(&ctx, store.shared().is_some(), Clock::system())?;
         let index = known.and_then(|known| known.go_on(&*store)).unwrap_or_default();
-        Ok(Self(Arc::new(Inner {
+        let broker = Self(Arc::new(Inner {
             store,
             folder_work: FolderWork::new(&saves.promises),
             updates: Updates::default(),
@@ -127,7 +127,12 @@ impl Broker {
             moved: Notify::new(),
             saved: Notify::new(),
             looked: Notify::new(),
-        })))
+        }));
+        if broker.is_shared() {
+            let own = broker.downgrade();
+            broker.0.ctx.limit_calls(move || own.upgrade().map_or(Duration::ZERO, |own| own.0.store.calls_for()));
+        }
+        Ok(broker)
     }
 
     /// Reads what the store holds, and then does what the asks still owe, in the background. Returns when every ask is

@@ -160,7 +160,7 @@ impl Broker {
         } else if resumed.own().contains(&Effect::Retire) {
             self.retire(ask, false);
         }
-        self.lanes().paid(ask.id);
+        self.has_resumed(ask.id, interrupted);
         Ok(Some(resumed))
     }
 

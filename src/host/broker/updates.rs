@@ -87,7 +87,7 @@ impl Broker {
     }
 
     async fn bring_up_to_date(&self, channel: ChannelName, card: Card) {
-        if !self.until_ours().await {
+        if !self.0.ctx.until_calls_may_begin().await {
             return;
         }
         let ask = match self.get(card.ask).await {

@@ -22,6 +22,8 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 /// every connection at once, and none of them may give way to another.
 const MAX_UNVERIFIED: usize = 512;
 const MAX_UNVERIFIED_BYTES: usize = 8 * 1024 * 1024;
+/// How long a platform waits for its reply: Slack gives up after 3 s.
+pub(super) const ACKNOWLEDGE_WITHIN: Duration = Duration::from_millis(2_500);
 /// How many verified webhooks may be in work at a time. askd tells the senders of others to send them again.
 const MAX_IN_WORK: usize = 512;
 /// The room for a body that is made at once, in bytes.

@@ -4,8 +4,8 @@ use super::{DATABASE_CLOCK, Findings};
 use crate::clock::Clock;
 use crate::host::settings::Settings;
 use crate::host::status::SILENT_HOST;
-use crate::host::store::{Seen, look};
-use secrecy::ExposeSecret as _;
+use crate::host::store::{Seen, hears, look};
+use secrecy::{ExposeSecret as _, SecretString};
 
 /// How to mend why the database cannot be used. The server says it in English, or in a language of its own.
 fn fix(why: &str) -> &'static str {
@@ -32,28 +32,28 @@ pub(super) async fn check(found: &mut Findings, settings: &Settings, clock: &Clo
             found.fault("database", why, fix);
         }
         Ok(Seen { unusable: Some((why, fix)), .. }) => found.fault("database", why, fix),
-        Ok(seen) if !seen.fsync => {
-            found.fault(
-                "database",
-                "fsync is off, so a power cut loses answers that were acknowledged",
-                "set fsync = on",
-            );
-        }
-        Ok(seen) if seen.asynchronous > 0 => {
-            let what = format!(
-                "a failover to one of {} asynchronous standbys can lose acknowledged answers",
-                seen.asynchronous
-            );
-            found.fault("database", what, "name a synchronous one in synchronous_standby_names");
-        }
-        Ok(seen) if !seen.silent.is_empty() => {
-            let what = format!(
-                "these hosts serve folders and were not heard of for a day, so their agents are told nothing: {}",
-                seen.silent.join(", ")
-            );
-            found.fault("database", what, SILENT_HOST);
-        }
         Ok(seen) => {
+            if !seen.fsync {
+                found.fault(
+                    "database",
+                    "fsync is off, so a power cut loses answers that were acknowledged",
+                    "set fsync = on",
+                );
+            }
+            if seen.asynchronous > 0 {
+                let what = format!(
+                    "a failover to one of {} asynchronous standbys can lose acknowledged answers",
+                    seen.asynchronous
+                );
+                found.fault("database", what, "name a synchronous one in synchronous_standby_names");
+            }
+            if !seen.silent.is_empty() {
+                let what = format!(
+                    "these hosts serve folders and were not heard of for a day, so their agents are told nothing: {}",
+                    seen.silent.join(", ")
+                );
+                found.fault("database", what, SILENT_HOST);
+            }
             let leads = match (seen.nodes.len(), seen.leads) {
                 (0 | 1, None) => "no daemon leads".to_owned(),
                 (0 | 1, Some(node)) => format!("{node} leads"),
@@ -72,6 +72,21 @@ pub(super) async fn check(found: &mut Findings, settings: &Settings, clock: &Clo
     }
     if let Some(clocks) = clocks {
         found.same_clock("database clock", "the database's", clocks, DATABASE_CLOCK);
+        check_notices(found, settings, url).await;
+    }
+}
+
+/// Without notices nothing is lost: each daemon looks every second.
+async fn check_notices(found: &mut Findings, settings: &Settings, url: &SecretString) {
+    let Some(at) = &settings.postgres.listen_url else { return };
+    match hears(url.expose_secret(), at.expose_secret()).await {
+        Ok(true) => found.ok("database notices", "listen_url hears at once what other daemons store"),
+        Ok(false) => found.fault(
+            "database notices",
+            "listen_url connects, and hears nothing",
+            "have it lead to the server itself, and not to PgBouncer",
+        ),
+        Err(why) => found.fault("database notices", format!("listen_url: {why}"), "correct [postgres] listen_url"),
     }
 }
 

@@ -33,7 +33,7 @@ pub use files::{BOOT_ID_FIX, CHANNELS_FORMAT, Files, PENDING, hold, no_boot_id, 
 pub use forgetting::{BEGINNING, Erased, Whom};
 pub use loading::Loading;
 #[cfg(feature = "postgres")]
-pub use postgres::{Moved, Seen, Turn, Waiting, document_of, lines_of, look, move_group};
+pub use postgres::{Moved, Seen, Turn, Waiting, document_of, hears, lines_of, look, move_group};
 pub use rates::Rates;
 pub use record::{BadRecord, Version};
 pub use sharing::{
@@ -49,6 +49,7 @@ use std::fmt::Debug;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// No document beside the asks comes near this, in bytes.
@@ -151,9 +152,14 @@ pub trait Store: Debug + Send + Sync {
         STATE_FOLDER
     }
 
-    /// Whether a call that others see may be begun now: no other daemon can take over before it ends.
+    /// How long a call that others see may take if it begins now; zero: none may begin. No other daemon can take over before.
+    fn calls_for(&self) -> Duration {
+        Duration::MAX
+    }
+
+    /// Whether such a call may begin now.
     fn is_ours(&self) -> bool {
-        true
+        !self.calls_for().is_zero()
     }
 
     /// What there is besides if other daemons change the same records.

@@ -3,7 +3,8 @@
 //!
 //! Response bodies are never logged: they hold what people wrote.
 
-use super::pace::Pace;
+use super::pace::{POST, Pace};
+use crate::host::ctx::Ctx;
 use crate::host::outgoing::{client_for, root_cause};
 use crate::host::settings::SlackSettings;
 use crate::host::standing::Standing;
@@ -20,6 +21,8 @@ use std::time::Duration;
 
 /// How long a call may take; after that its effect is unknown.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Why a call was not made.
+const SILENT: &str = "another daemon may have taken over what this one does";
 /// The pause after a rate limit without a `Retry-After`.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -71,15 +74,17 @@ pub(super) struct Client {
     api_url: String,
     bot_token: SecretString,
     pace: Arc<Pace>,
+    /// `None`: set-up calls it, and no daemon.
+    ctx: Option<Ctx>,
     /// Whether the last call as the bot got a usable answer, and the token was good.
     pub(super) standing: Standing,
 }
 
 impl Client {
-    pub(super) fn new(settings: &SlackSettings, pace: Arc<Pace>) -> reqwest::Result<Self> {
+    pub(super) fn new(settings: &SlackSettings, pace: Arc<Pace>, ctx: Option<Ctx>) -> reqwest::Result<Self> {
         let http = client_for(&settings.api_url).redirect(Policy::none()).build()?;
         let (api_url, bot_token) = (settings.api_url.clone(), settings.bot_token.clone());
-        Ok(Self { http, api_url, bot_token, pace, standing: Standing::default() })
+        Ok(Self { http, api_url, bot_token, pace, ctx, standing: Standing::default() })
     }
 
     /// Calls a method that writes. `chat` is empty for methods that concern no chat.
@@ -145,9 +150,12 @@ impl Client {
         request: RequestBuilder,
     ) -> Result<R, CallError> {
         let _turn = self.pace.call(method, chat).await.map_err(CallError::RateLimited)?;
+        let ctx = self.ctx.as_ref().filter(|_| others_see(method));
+        let within = ctx.map_or(Some(CALL_TIMEOUT), |ctx| ctx.call_within(CALL_TIMEOUT));
+        let within = within.ok_or_else(|| CallError::NotSent(SILENT.to_owned()))?;
         let answer = Box::pin(answer(request.bearer_auth(token.expose_secret())));
-        let answer = self.pace.clock.timeout(CALL_TIMEOUT, answer).await;
-        let too_late = || CallError::Unknown(format!("no answer within {} s", CALL_TIMEOUT.as_secs()));
+        let answer = self.pace.clock.timeout(within, answer).await;
+        let too_late = || CallError::Unknown(format!("no answer within {} s", within.as_secs()));
         let answer = answer.unwrap_or_else(|| Err(too_late()));
         if std::ptr::eq(token, &raw const self.bot_token) {
             self.note(answer.as_ref().map(drop));
@@ -158,6 +166,11 @@ impl Client {
         }
         answer
     }
+}
+
+/// Whether a call of this method is to be made once, by whichever daemon.
+fn others_see(method: &str) -> bool {
+    matches!(method, POST | "chat.update" | "chat.delete")
 }
 
 /// Whether the refusal concerns every call with this token.

@@ -4,6 +4,7 @@
 use super::payload::{Action, Message, Payload};
 use super::{Slack, render};
 use crate::host::broker::Broker;
+use crate::host::channel::signed::ACKNOWLEDGE_WITHIN;
 use crate::host::channel::{NotStored, apply, load_fitting};
 use askd_core::{Ask, AskId, ChannelName, Event, Person, Refusal, Responders, Source, Via, WidgetEvent, wording};
 use futures_util::future::OptionFuture;
@@ -12,10 +13,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
-/// Slack waits 3 s for an acknowledgement.
-const ACKNOWLEDGE_WITHIN: Duration = Duration::from_millis(2_500);
 /// How many interactions and events are remembered.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(4_096).unwrap();
 

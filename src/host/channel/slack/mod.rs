@@ -89,7 +89,7 @@ pub(in crate::host) fn open(
 ) -> io::Result<Option<Arc<dyn Adapter>>> {
     let Some(settings) = settings.slack.clone() else { return Ok(None) };
     let pace = Arc::new(Pace::new(settings.pace, ctx.clock().clone(), documents.rates()));
-    let client = Client::new(&settings, Arc::clone(&pace)).map_err(io::Error::other)?;
+    let client = Client::new(&settings, Arc::clone(&pace), Some(ctx.clone())).map_err(io::Error::other)?;
     let (ctx, broker, bot) = (ctx.clone(), OnceLock::new(), OnceCell::new());
     Ok(Some(Arc::new(Slack(Arc::new(Inner {
         settings,

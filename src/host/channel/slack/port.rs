@@ -331,7 +331,7 @@ fn not_posted(error: &CallError) -> Posted {
             Posted::NotPosted { retry_after_millis, trouble: Trouble::RateLimited }
         }
         CallError::NotSent(why) => {
-            tracing::warn!(why, "Slack cannot be reached; askd will post the card again");
+            tracing::warn!(why, "a card could not be sent to Slack; askd will post it again");
             Posted::NotPosted { retry_after_millis: None, trouble: Trouble::NoConnection }
         }
         CallError::Refused { code, .. } if is_final(code) => {

@@ -22,7 +22,7 @@ impl Visit {
     /// Calls Slack with these tokens.
     pub fn new(settings: &SlackSettings, clock: Clock) -> io::Result<Self> {
         let pace = Arc::new(Pace::new(settings.pace, clock, None));
-        let client = Client::new(settings, pace).map_err(io::Error::other)?;
+        let client = Client::new(settings, pace, None).map_err(io::Error::other)?;
         Ok(Self { client, transport: settings.transport.clone() })
     }
 

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// How long a call may take; then its reply counts as lost.
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 /// No reply of the API comes near this.
 const MAX_REPLY: usize = 1024 * 1024;
 
@@ -104,7 +104,7 @@ impl Client {
     /// Looks up the number while WhatsApp is away.
     pub(super) async fn notice_its_return(&self) {
         let look = || async {
-            let _noted = self.reply(self.http.get(format!("{}?fields=id", self.number()))).await;
+            let _noted = self.reply(self.http.get(format!("{}?fields=id", self.number())), TIMEOUT).await;
         };
         notice_its_return(&self.clock, &self.calls, look).await;
     }
@@ -122,8 +122,8 @@ impl Client {
         }
     }
 
-    /// Makes a call, and notes what comes of it.
-    async fn reply(&self, call: RequestBuilder) -> Result<Replied, Failure> {
+    /// Makes a call that may take this long, and notes what comes of it.
+    async fn reply(&self, call: RequestBuilder, within: Duration) -> Result<Replied, Failure> {
         let call = async {
             let response = call.bearer_auth(self.settings.access_token.expose_secret()).send().await?;
             let header = |name| response.headers().get(name)?.to_str().ok();
@@ -134,7 +134,7 @@ impl Client {
             Ok::<_, reqwest::Error>(body.map(|body| Replied { status, date, retry_after, body }))
         };
         let fails = |why: String| self.calls.fails(self.clock.now(), why, wording::UNREACHABLE);
-        match self.clock.timeout(TIMEOUT, call).await {
+        match self.clock.timeout(within, call).await {
             Some(Ok(Some(reply))) => {
                 self.note(&self.calls, reply.code().filter(|code| is_about_the_token(*code)));
                 Ok(reply)
@@ -152,16 +152,16 @@ impl Client {
             }
             None => {
                 fails("no answer".to_owned());
-                tracing::warn!("WhatsApp did not reply within {} s", TIMEOUT.as_secs());
+                tracing::warn!("WhatsApp did not reply within {} s", within.as_secs());
                 Err(Failure::Lost)
             }
         }
     }
 
-    /// Sends a message. `attempt`: which try this is, for pauses that grow with it.
-    pub(super) async fn send(&self, message: &Outgoing<'_>, attempt: u8) -> Reply {
+    /// Sends a message in a call that may take this long. `attempt`: which try this is, for pauses that grow with it.
+    pub(super) async fn send(&self, message: &Outgoing<'_>, attempt: u8, within: Duration) -> Reply {
         let call = self.http.post(format!("{}/messages", self.number())).json(&body(message));
-        let replied = match self.reply(call).await {
+        let replied = match self.reply(call, within).await {
             Ok(replied) => replied,
             Err(failure) => return failed(failure),
         };

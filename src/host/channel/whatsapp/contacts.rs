@@ -233,6 +233,11 @@ impl Contacts {
         self.clock.timeout(until.since(self.now()), opens).await.unwrap_or(false)
     }
 
+    /// Whether no other daemon knows them.
+    pub(super) fn are_its_own(&self) -> bool {
+        self.together.is_none()
+    }
+
     /// Whether that message was dealt with.
     pub(super) fn has_seen(&self, message: &str) -> bool {
         self.messages.has_seen(message) || self.file.get().seen.contains_key(message)

@@ -170,7 +170,9 @@ impl Adapter for Whatsapp {
         let _away = self.0.contacts.catch_up().await;
         let _later = self.0.contacts.begin_later().await;
         // What was stored with something else, after a turn that was lost.
-        self.0.outbox.resume();
+        if !on("forgetnotes") {
+            self.0.outbox.resume();
+        }
         webhook::take_kept(self).await;
     }
 

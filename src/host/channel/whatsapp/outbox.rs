@@ -2,7 +2,7 @@
 //! on stable storage before it leaves. Knows nothing of what asks are about.
 
 use super::callback_data::{CallbackData, Kind};
-use super::client::{Client, Content, Failure, Outgoing};
+use super::client::{Client, Content, Failure, Outgoing, TIMEOUT};
 use super::contacts::Contacts;
 use super::errors::Verdict;
 use super::messages::About;
@@ -29,6 +29,9 @@ const NOTE_TRIES: u8 = 3;
 /// First and longest pause before a refused note is tried again, if the platform names none.
 const NOTE_PAUSE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
 
+/// How soon it is tried again to note that a message leaves, and to begin a call that had to wait for this daemon's lease.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// What came of a message.
 #[derive(Debug)]
 pub(super) enum Sent {
@@ -38,7 +41,7 @@ pub(super) enum Sent {
     Refused(Verdict),
     /// The reply was lost, so it may have left.
     Lost(Left),
-    /// The daemon is stopping, so the call was not made.
+    /// The daemon is stopping, or another one may be taking over, so the call was not made.
     NotBegun,
 }
 
@@ -121,12 +124,20 @@ impl Outbox {
         let person = self.0.contacts.person(to);
         let order = self.0.order.lock(person.clone()).await;
         loop {
+            if !self.0.ctx.until_calls_may_begin().await {
+                return None;
+            }
             let next = self.0.rates.lock().next(&person, ticks(&self.0.ctx));
             let free = match next {
                 Ok(number) => {
                     let now = self.0.ctx.clock().now();
                     if let Err(error) = self.0.log.sending(&person, number, message, now).await {
                         tracing::error!(%error, "cannot write state/channels/whatsapp-sent.json");
+                        // Whoever takes over would take it for one that never left.
+                        if !self.0.contacts.are_its_own() {
+                            self.0.ctx.pause(AGAIN).await.then_some(())?;
+                            continue;
+                        }
                     }
                     // The write took its time, so the message begins only now.
                     let began = ticks(&self.0.ctx);
@@ -159,8 +170,13 @@ impl Outbox {
             // If this fails, a crash may lead to a needless or a missing question whether the person meant it.
             let (_changed, _not_stored) = contacts.change_of(&slot.person, leaves).await;
         }
+        let Some(within) = ctx.call_within(TIMEOUT) else {
+            message.callback.iter().for_each(|callback| log.refused(callback));
+            rates.lock().over(&slot.person, slot.began, ticks(ctx));
+            return Sent::NotBegun;
+        };
         let called = ctx.clock().now();
-        let reply = client.send(message, attempt).await;
+        let reply = client.send(message, attempt, within).await;
         let left = contacts.left(called, reply.date);
         if reply.wa_id.is_some_and(|wa_id| contacts.learn(message.to, &wa_id)) || contacts.tells_clock() {
             // If this fails, the next reply or status says it again.
@@ -246,6 +262,7 @@ impl Outbox {
                 ) => {
                     return true;
                 }
+                Sent::NotBegun if self.0.ctx.pause(AGAIN).await => {}
                 Sent::NotBegun => return false,
             }
         }

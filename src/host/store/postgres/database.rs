@@ -84,7 +84,7 @@ fn late() -> Failed {
     Failed::Unchanged(format!("the database did not answer within {} ms", LIMIT.as_millis()))
 }
 
-fn code(error: &sqlx::Error) -> Option<String> {
+pub(super) fn code(error: &sqlx::Error) -> Option<String> {
     Some(error.as_database_error()?.code()?.into_owned())
 }
 
@@ -154,6 +154,12 @@ impl Drop for Open {
     }
 }
 
+/// How to connect. PgBouncer refuses a setting that sqlx would make.
+fn options(url: &str) -> Result<PgConnectOptions, sqlx::Error> {
+    let options = PgConnectOptions::from_str(url)?;
+    Ok(options.extra_float_digits(None).application_name("askd").statement_cache_capacity(0))
+}
+
 /// A database. Cheap to clone, once it is connected.
 #[derive(Debug, Clone)]
 pub(super) struct Connections {
@@ -221,6 +227,12 @@ impl Connections {
             Some(Err(error)) => Err(Failed::Unknown(error.to_string())),
             None => Err(Failed::Unknown("the database did not say whether it has committed".to_owned())),
         }
+    }
+
+    /// A connection of its own, to this address if there is one.
+    pub(super) async fn connect(&self, url: Option<&str>) -> Result<PgConnection, sqlx::Error> {
+        let options = url.map_or_else(|| Ok((*self.pool.connect_options()).clone()), options)?;
+        PgConnection::connect_with(&options).await
     }
 
     /// Begins a transaction that stays open between calls. The server ends it if none comes for a while.
@@ -304,9 +316,7 @@ impl Database {
     /// Connects to nothing yet. `thread`: its thread's name.
     pub(super) fn new(url: &str, thread: &str) -> Result<Self, String> {
         let unusable = |error: &dyn fmt::Display| format!("postgres.url cannot be used: {error}");
-        let options = PgConnectOptions::from_str(url).map_err(|error| unusable(&error))?;
-        // PgBouncer refuses a setting that sqlx would make.
-        let options = options.extra_float_digits(None).application_name("askd").statement_cache_capacity(0);
+        let options = options(url).map_err(|error| unusable(&error))?;
         let runtime = Builder::new_multi_thread().worker_threads(1).thread_name(thread).enable_all().build();
         let runtime = runtime.map_err(|error| unusable(&error))?;
         let pool = {

@@ -17,6 +17,15 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How often the connection is tested, and how soon another one is made.
 const TEST: Duration = Duration::from_secs(30);
 const AGAIN: Duration = Duration::from_secs(1);
+/// How long the server may take for either. A network that drops everything says nothing by itself for a quarter of an hour.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a notice may take that is sent to find out whether it is heard.
+const HEARD_WITHIN: Duration = Duration::from_secs(2);
+
+fn silent() -> sqlx::Error {
+    sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "the server did not answer"))
+}
 
 /// What was heard, and what is to be told.
 #[derive(Debug, Clone, Default)]
@@ -28,6 +37,17 @@ pub(super) struct Hints {
 /// Says that there is news.
 pub(super) async fn notify(database: &Connections) -> Result<(), Failed> {
     database.transact(Durable::No, "", statement("select pg_notify('askd', '')").execute()).await
+}
+
+/// Whether a notice is heard at that address.
+pub(super) async fn hears(database: &Connections, url: &str) -> Result<bool, Failed> {
+    let hears = async {
+        let mut listener = PgListener::connect(url).await?;
+        listener.listen("askd_doctor").await?;
+        database.transact(Durable::No, "", statement("select pg_notify('askd_doctor', '')").execute()).await?;
+        Ok::<_, Failed>(database.clock().timeout(HEARD_WITHIN, listener.try_recv()).await.is_some())
+    };
+    database.clock().timeout(PATIENCE, hears).await.ok_or_else(|| Failed::from(silent()))?
 }
 
 impl Hints {
@@ -70,8 +90,12 @@ impl Hints {
     }
 
     async fn listen_once(&self, url: &str, clock: &Clock) -> Result<(), sqlx::Error> {
-        let mut listener = PgListener::connect(url).await?;
-        listener.listen(CHANNEL).await?;
+        let connecting = async {
+            let mut listener = PgListener::connect(url).await?;
+            listener.listen(CHANNEL).await?;
+            Ok::<_, sqlx::Error>(listener)
+        };
+        let mut listener = clock.timeout(PATIENCE, connecting).await.ok_or_else(silent)??;
         loop {
             self.heard.send_replace(());
             match clock.timeout(TEST, listener.try_recv()).await {
@@ -79,7 +103,7 @@ impl Hints {
                 Some(Ok(None)) => return Ok(()),
                 Some(Err(error)) => return Err(error),
                 None => {
-                    listener.execute("select 1").await?;
+                    clock.timeout(PATIENCE, listener.execute("select 1")).await.ok_or_else(silent)??;
                 }
             }
         }

@@ -7,7 +7,7 @@
 //! counts: what they do not give to a run it drops, and a save of what came of a step's work says which run has to hold the group.
 
 use super::database::{Connections, Durable, Failed, Work, scalar};
-use super::lease::{LAST, LEASE, RENEWED_AFTER};
+use super::lease::{LEASE, RENEWED_AFTER, left_for_calls};
 use super::runs::begin_with;
 use super::statement::statement;
 use crate::clock::{Clock, Moment};
@@ -157,10 +157,10 @@ impl Holding {
         if on("nofence") { String::new() } else { format!("select askd.hold_run('{}');", self.0.run) }
     }
 
-    /// Whether a call may be begun now: it ends before another daemon can take the groups over.
-    pub(super) fn is_good(&self) -> bool {
-        let renewed = self.0.renewed.lock().map(|(sent, _)| self.0.clock.monotonic().since(sent));
-        !self.0.lost.is_cancelled() && renewed.is_some_and(|held| held + LAST < LEASE)
+    /// How long a call may take that begins now: it ends before another daemon can take the groups over.
+    pub(super) fn calls_for(&self) -> Duration {
+        let renewed = self.0.renewed.lock().filter(|_| !self.0.lost.is_cancelled());
+        renewed.map_or(Duration::ZERO, |(sent, _)| left_for_calls(sent, &self.0.clock))
     }
 
     /// Cancelled when other daemons have taken over what this run did.

@@ -23,8 +23,14 @@ pub(super) const LEASE: Duration = Duration::from_secs(15);
 pub(super) const RENEWED_AFTER: Duration = Duration::from_secs(3);
 /// How soon a renewal that failed is tried again: once the database is back, others wait only for so long.
 const TRIED_AFTER: Duration = Duration::from_secs(1);
-/// In a lease's last seconds no call is begun, because it could end after the lease.
-pub(super) const LAST: Duration = Duration::from_secs(5);
+/// In a lease's last seconds no call begins: it would have too little time.
+const LAST: Duration = Duration::from_secs(5);
+
+/// How long a call may take that begins now, under a lease whose renewal was sent then.
+pub(super) fn left_for_calls(renewed: Moment, clock: &Clock) -> Duration {
+    let left = LEASE.saturating_sub(clock.monotonic().since(renewed));
+    if left > LAST { left } else { Duration::ZERO }
+}
 
 /// How long it lasts for the others.
 pub(super) fn lasts() -> Duration {
@@ -124,10 +130,9 @@ impl Lease {
         format!("select askd.hold('{ALL}', '{}', {});", self.0.run, self.0.fence)
     }
 
-    /// Whether a call may be begun now: it ends before another daemon can take over.
-    pub(super) fn is_good(&self) -> bool {
-        let held = self.0.clock.monotonic().since(*self.0.renewed.lock());
-        !self.0.lost.is_cancelled() && held + LAST < LEASE
+    /// How long a call may take that begins now: it ends before another daemon can take over.
+    pub(super) fn calls_for(&self) -> Duration {
+        if self.0.lost.is_cancelled() { Duration::ZERO } else { left_for_calls(*self.0.renewed.lock(), &self.0.clock) }
     }
 
     /// Cancelled when another daemon has taken over.

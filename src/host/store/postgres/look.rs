@@ -1,8 +1,10 @@
 //! A look at the database from outside the daemon, for `askd doctor` and what else an operator does there.
 
 use super::database::{Connections, Database, Failed, query, scalar};
+use super::hints;
 use super::lease::LEASE;
 use super::pins::silent_for;
+use super::statement::statement;
 use crate::host::store::REPORTED;
 use askd_core::Time;
 use sqlx::postgres::PgRow;
@@ -35,6 +37,16 @@ pub struct Seen {
 /// Looks at the database of this URL; else why that cannot be done.
 pub async fn look(url: &str) -> Result<Seen, String> {
     from_outside(url, |connections| async move { see(&connections).await }).await
+}
+
+/// Whether a notice that is sent through `url` is heard at `listen_url`; else why that cannot be found out.
+pub async fn hears(url: &str, listen_url: &str) -> Result<bool, String> {
+    let reaches =
+        |connections: Connections| async move { connections.read(false, statement("select 1").one::<i32>()).await };
+    from_outside(listen_url, reaches).await?;
+    let at = listen_url.to_owned();
+    let hears = |connections: Connections| async move { hints::hears(&connections, &at).await };
+    from_outside(url, hears).await
 }
 
 /// Does something in the database of this URL; else why that cannot be done.

@@ -2,10 +2,11 @@
 //! the server ends it if its daemon is paused or gone.
 
 use super::Shared;
-use super::database::{Durable, Failed, Open, Work, query, scalar};
+use super::database::{Durable, Failed, LIMIT, LONG, Open, Work, query, scalar};
 use super::hints::Hints;
 use super::statement::{Statement, statement};
 use crate::host::store::memory::{Changed, Entries, Known, Memory, Place, Shared as Begun, Turn, Write, Writes};
+use crate::sabotage::on;
 use async_trait::async_trait;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
@@ -179,7 +180,10 @@ impl Memory for InEntries {
     }
 
     async fn turn(&self, number: &str, person: &str) -> io::Result<Box<dyn Turn>> {
-        let place = Arc::clone(&self.turns).acquire_owned().await.map_err(io::Error::other)?;
+        let limit = if on("inturn") { LONG } else { LIMIT };
+        let place = self.shared.database.connections().clock().timeout(limit, Arc::clone(&self.turns).acquire_owned());
+        let place = place.await.ok_or_else(|| io::Error::other("others wait for the database before"))?;
+        let place = place.map_err(io::Error::other)?;
         let (connections, check) = (self.shared.database.connections().clone(), self.shared.check());
         let lock = lock_of(number, person);
         let begin = async move {

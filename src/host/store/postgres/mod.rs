@@ -33,7 +33,7 @@ mod tables;
 
 pub use audit::lines_of;
 pub use documents::document_of;
-pub use look::{Seen, look};
+pub use look::{Seen, hears, look};
 pub use opening::{Turn, Waiting};
 pub use pins::{Moved, move_group};
 
@@ -383,8 +383,9 @@ impl Store for InPostgres {
         PLACE
     }
 
-    fn is_ours(&self) -> bool {
-        self.shared.holding.is_good() && self.shared.lease.as_ref().is_none_or(Lease::is_good)
+    fn calls_for(&self) -> Duration {
+        let lease = self.shared.lease.as_ref().map_or(Duration::MAX, Lease::calls_for);
+        self.shared.holding.calls_for().min(lease)
     }
 
     fn shared(&self) -> Option<&(dyn Sharing + 'static)> {

@@ -256,8 +256,9 @@ impl Waiting {
     /// Makes the tables, and enters this run among the nodes.
     async fn join(&self) -> Result<Result<Joining, StoreError>, Failed> {
         let (connections, node) = (self.database.connections().clone(), self.node.clone());
+        let direct = self.listen.clone();
         let joining = async move {
-            if let Err(refused) = prepare(&connections).await? {
+            if let Err(refused) = prepare(&connections, direct.as_deref()).await? {
                 return Ok(Err(refused));
             }
             Ok(match node.join(&connections).await? {

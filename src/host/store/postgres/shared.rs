@@ -121,12 +121,11 @@ impl Sharing for InPostgres {
             group.as_ref().is_none_or(|group| group.parse().is_ok_and(|group| self.shared.holding.holds(&group)))
         };
         let read = |(number, ask, effects, _): OwedRow| {
-            let effects = serde_json::from_str(&effects).unwrap_or_else(|error| {
-                // A newer daemon wrote it. The next leader finds out what the ask needs.
-                tracing::error!(ask, %error, "this askd does not understand what another daemon asks for");
-                Vec::new()
-            });
-            Some(Owed { number, ask: ask_id(&ask)?, effects })
+            // A newer daemon wrote it. It stays for one that understands it, or until the next holder finds out what the ask needs.
+            let effects = serde_json::from_str(&effects).inspect_err(
+                |error| tracing::debug!(ask, %error, "this askd does not understand what another one asks for"),
+            );
+            Some(Owed { number, ask: ask_id(&ask)?, effects: effects.ok()? })
         };
         Ok(rows.into_iter().filter(|(.., group)| begun(group)).filter_map(read).collect())
     }

@@ -1,10 +1,10 @@
 //! Makes the tables, adds what later versions of askd need, and refuses a server that cannot be relied on.
 
-use super::database::{Connections, Durable, Failed, Work, query, scalar};
+use super::database::{Connections, Durable, Failed, LONG, LONG_STATEMENTS, code, query, scalar};
 use super::lease::LEASE;
 use super::opening::io_error;
 use crate::host::store::{BadRecord, StoreError, record};
-use sqlx::{Executor as _, PgConnection, Row as _};
+use sqlx::{Connection as _, Executor as _, PgConnection, Row as _};
 use std::io;
 use std::sync::Arc;
 
@@ -35,14 +35,21 @@ pub(super) const TABLES: i32 = 18;
 pub(super) const READS: i32 = record::VERSION as i32;
 /// The oldest server whose documentation has all that is used here.
 const OLDEST: i32 = 140_000;
+/// A lock was not free in time.
+const LOCKED: &str = "55P03";
 /// Keeps two daemons from making the tables at once.
 const MAKING_TABLES: i64 = 7_161_073;
 
-/// What a database says about itself.
-#[derive(Default)]
-struct Found {
+/// What a server says about itself.
+struct Server {
     version: i32,
     fsync: String,
+    /// The version of the tables; `0`: there are none.
+    tables: i32,
+}
+
+/// What the tables say about themselves.
+struct Format {
     /// The oldest version of the tables that may be known.
     needs: i32,
     /// The newest format of records that was ever written.
@@ -51,25 +58,59 @@ struct Found {
     old: Option<String>,
 }
 
-/// Makes the tables if they are missing, on a server that will do.
-async fn make(connection: &mut PgConnection) -> Result<Found, sqlx::Error> {
-    let server = "select current_setting('server_version_num')::integer, current_setting('fsync')";
-    let server = query(server).fetch_one(&mut *connection).await?;
-    let (version, fsync): (i32, String) = (server.try_get(0)?, server.try_get(1)?);
-    if version < OLDEST || fsync == "off" {
-        return Ok(Found { version, fsync, ..Found::default() });
-    }
-    let lock = "select pg_advisory_xact_lock($1)";
-    query(lock).bind(MAKING_TABLES).execute(&mut *connection).await?;
+async fn version(connection: &mut PgConnection) -> Result<i32, sqlx::Error> {
     let made = "select to_regclass('askd.format') is not null";
     if !scalar::<bool>(made).fetch_one(&mut *connection).await? {
+        return Ok(0);
+    }
+    scalar("select tables from askd.format").fetch_one(connection).await
+}
+
+async fn server(connection: &mut PgConnection) -> Result<Server, sqlx::Error> {
+    let server = "select current_setting('server_version_num')::integer, current_setting('fsync')";
+    let server = query(server).fetch_one(&mut *connection).await?;
+    Ok(Server { version: server.try_get(0)?, fsync: server.try_get(1)?, tables: version(connection).await? })
+}
+
+/// Makes the tables, or adds to them what later versions need. Two daemons may begin at once.
+async fn make(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let lock = "select pg_advisory_xact_lock($1)";
+    query(lock).bind(MAKING_TABLES).execute(&mut *connection).await?;
+    let tables = version(&mut *connection).await?;
+    if tables == 0 {
         connection.execute(SCHEMA).await?;
     }
-    let tables: i32 = scalar("select tables from askd.format").fetch_one(&mut *connection).await?;
-    for (version, adds) in LATER.into_iter().filter(|(version, _)| *version > tables) {
+    for (_, adds) in LATER.into_iter().filter(|(version, _)| *version > tables) {
         connection.execute(adds).await?;
-        query("update askd.format set tables = $1").bind(version).execute(&mut *connection).await?;
     }
+    // Last, because every daemon writes to this row.
+    let now = "update askd.format set tables = greatest(tables, $1)";
+    query(now).bind(TABLES).execute(connection).await.map(drop)
+}
+
+/// Has that done, on a connection of its own, to the address past a pooler if there is one. It may take long, but waits for nobody: whoever
+/// comes after it would wait, too.
+async fn migrate(database: &Connections, direct: Option<&str>) -> Result<(), Failed> {
+    let migrate = async {
+        let mut connection = database.connect(direct).await?;
+        let begin = format!("begin; {LONG_STATEMENTS} set local lock_timeout = 100; set local synchronous_commit = on");
+        connection.execute(&*begin).await?;
+        make(&mut connection).await?;
+        connection.execute("commit").await?;
+        connection.close().await
+    };
+    match database.clock().timeout(LONG, migrate).await {
+        Some(Err(error)) if code(&error).as_deref() == Some(LOCKED) => {
+            let why = "the tables are to be changed for this version of askd, but another session uses them, a backup perhaps";
+            Err(Failed::Unchanged(why.to_owned()))
+        }
+        Some(migrated) => Ok(migrated?),
+        None => Err(Failed::Unchanged(format!("the tables could not be changed within {} s", LONG.as_secs()))),
+    }
+}
+
+/// What the tables say. Records of this version may be written from now on, if every live daemon reads them.
+async fn format(connection: &mut PgConnection) -> Result<Format, sqlx::Error> {
     let format = query("select needs, records from askd.format").fetch_one(&mut *connection).await?;
     let (needs, records) = (format.try_get(0)?, format.try_get(1)?);
     let old = if needs <= TABLES && records < READS {
@@ -83,15 +124,14 @@ async fn make(connection: &mut PgConnection) -> Result<Found, sqlx::Error> {
     } else {
         None
     };
-    Ok(Found { version, fsync, needs, records, old })
+    Ok(Format { needs, records, old })
 }
 
-/// Looks at the server, and makes the tables if they are missing.
-pub(super) async fn prepare(database: &Connections) -> Result<Result<(), StoreError>, Failed> {
+/// Looks at the server, and makes the tables if they are missing. `direct`: an address past a pooler, if there is one.
+pub(super) async fn prepare(database: &Connections, direct: Option<&str>) -> Result<Result<(), StoreError>, Failed> {
     let refused = |what: String| Ok(Err(io_error("[postgres]")(io::Error::other(what))));
-    let made: Work<Found> = Arc::new(|connection| Box::pin(make(connection)));
-    let found = database.transact(Durable::Yes, "", made).await?;
-    let Found { version, fsync, needs, records, old } = found;
+    let Server { version, fsync, tables } =
+        database.transact(Durable::No, "", Arc::new(|connection| Box::pin(server(connection)))).await?;
     let newer = |what: &str, found: i32, known: u32| {
         let found = u32::try_from(found).unwrap_or_default();
         let source = BadRecord::Newer { found, known };
@@ -105,6 +145,11 @@ pub(super) async fn prepare(database: &Connections) -> Result<Result<(), StoreEr
             "fsync is off, so the server loses answers that it has acknowledged; set fsync = on".to_owned(),
         );
     }
+    if tables < TABLES {
+        migrate(database, direct).await?;
+    }
+    let Format { needs, records, old } =
+        database.transact(Durable::Yes, "", Arc::new(|connection| Box::pin(format(connection)))).await?;
     if needs > TABLES {
         return newer("the tables of the database", needs, TABLES.unsigned_abs());
     }

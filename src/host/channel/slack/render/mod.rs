@@ -59,8 +59,8 @@ pub(super) struct CardView<'a> {
     pub(super) content: &'a Content,
     /// The number of the attempt, from 1.
     pub(super) attempt: u8,
-    /// Whether its heading shows that number.
-    pub(super) numbered: bool,
+    /// Which retry its heading calls it; `0`: none.
+    pub(super) retry: u8,
     /// Until when it can be answered.
     pub(super) until: Time,
     /// It timed out then, and can still be answered.
@@ -75,16 +75,17 @@ impl<'a> CardView<'a> {
             _ => now + ask.rules.timeout,
         };
         let (id, group, content) = (ask.id, &ask.group, &ask.content);
-        Self { id, group, content, attempt, numbered: true, until, timed_out: None }
+        Self { id, group, content, attempt, retry: attempt.saturating_sub(1), until, timed_out: None }
     }
 
     /// The same on this route: a try that does not count carries no number, nor does one after a card that was displayed.
     pub(super) fn on(ask: &'a Ask, route: usize, attempt: u8, now: Time) -> Self {
-        let was_displayed = ask.widgets.get(route).is_some_and(|widget| {
+        let retry = ask.widgets.get(route).map_or(0, |widget| {
             let own = usize::from(widget.state.card().is_some());
-            widget.posts.len() > own
+            let counts = ask.counts(route) && widget.posts.len() <= own;
+            if counts { widget.nth_try(attempt).saturating_sub(1) } else { 0 }
         });
-        Self { numbered: ask.counts(route) && !was_displayed, ..Self::of(ask, attempt, now) }
+        Self { retry, ..Self::of(ask, attempt, now) }
     }
 
     /// The card as it looks after the timeout, while an answer is still accepted.

@@ -109,7 +109,7 @@ pub(in super::super) fn fits(group: &Group, content: &Content) -> Result<(), Rej
     }
     let id = askd_core::AskId::from_bits(u128::MAX);
     let until = Time::from_millis(4_102_444_800_000);
-    let view = CardView { id, group, content, attempt: u8::MAX, numbered: true, until, timed_out: None };
+    let view = CardView { id, group, content, attempt: u8::MAX, retry: u8::MAX, until, timed_out: None };
     let messages = card(&view);
     let size = messages.iter().map(|message| total(&message.blocks)).max().unwrap_or(0);
     let most = messages.iter().map(|message| message.blocks.len()).max().unwrap_or(0);
@@ -136,8 +136,8 @@ fn notice(view: &CardView<'_>) -> String {
 
 /// The heading of a card that was posted again and waits for an answer.
 fn retry_heading(view: &CardView<'_>) -> Option<Value> {
-    let again = view.numbered && view.attempt > 1 && view.timed_out.is_none();
-    again.then(|| context(&wording::retry_heading(view.attempt - 1)))
+    let again = view.retry > 0 && view.timed_out.is_none();
+    again.then(|| context(&wording::retry_heading(view.retry)))
 }
 
 /// Who asks, and until when.

@@ -27,7 +27,7 @@ fn drawn(content: &Content, attempt: u8) -> Vec<Message> {
 }
 
 fn view<'a>(group: &'a Group, content: &'a Content, attempt: u8) -> CardView<'a> {
-    CardView { id: AskId::from_bits(7), group, content, attempt, numbered: true, until: NOW, timed_out: None }
+    CardView { id: AskId::from_bits(7), group, content, attempt, retry: attempt - 1, until: NOW, timed_out: None }
 }
 
 /// An ask that is up in Slack.

@@ -1,9 +1,11 @@
 //! What calls that fail half-way, and crashes of the server, must not leave behind.
 
 use super::*;
+use crate::clock::Clock;
 use crate::host::audit::Noted;
 use crate::host::store::LeftTo;
 use askd_core::{Effect, Time};
+use sqlx::Executor as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -374,4 +376,19 @@ fn a_host_with_a_copy_of_anothers_state_folder_takes_nothing_over() {
     server.sql("delete from askd.nodes where node = 'other'");
     drop(server.runtime.block_on(beside().alone()).unwrap());
     drop(server.opened("one"));
+}
+
+/// Whoever came after a daemon that waits to change the tables would wait with it.
+#[test]
+fn a_daemon_that_has_to_change_the_tables_waits_for_nobody() {
+    let Some(server) = Server::found() else { return };
+    let mut other = server.runtime.block_on(PgConnection::connect(&server.url)).unwrap();
+    server.runtime.block_on(other.execute("select pg_advisory_lock(7161073)")).unwrap();
+    let (clock, began) = (Clock::system(), Clock::system().monotonic());
+    let told = server.runtime.block_on(server.waiting("here", false).unwrap().now());
+    assert!(matches!(&told, Err(error) if error.to_string().contains("another session uses them")), "{told:?}");
+    assert!(clock.monotonic().since(began) < Duration::from_secs(1));
+    server.runtime.block_on(other.close()).unwrap();
+    drop(server.opened("here"));
+    assert_eq!(server.sql("select tables::text from askd.format"), [super::tables::TABLES.to_string()]);
 }

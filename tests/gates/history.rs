@@ -228,7 +228,7 @@ pub(crate) fn label_of(response: &Value) -> Option<&str> {
 /// Figures, and what is wrong.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
-    asked: usize,
+    pub(crate) asked: usize,
     responses: usize,
     won: usize,
     ended: usize,

@@ -23,6 +23,7 @@ mod broken_on_purpose;
 mod command_line;
 mod copying;
 mod crashes;
+mod cut_off;
 mod daemon;
 mod deploying;
 mod doctor;

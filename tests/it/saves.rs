@@ -91,7 +91,7 @@ fn is_finished(disk: &Disk, at_most: Duration) {
     let (status, problem) = world.answer(&ask, &json!({"r1_0": "Vue"}));
     assert_eq!(status, 503, "{problem}");
     assert!(!problem["detail"].as_str().unwrap().contains("nothing was changed"), "a lie: {problem}");
-    assert!(problem["detail"].as_str().unwrap().starts_with("It may have been stored, or not"), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().starts_with("It may have been stored; look again."), "{problem}");
     assert!(agent.response("r1").is_none(), "nothing is done before it is stored");
     disk.ends("fail");
     let response = within(at_most, "the answer in doubt", || agent.response("r1"));

@@ -691,7 +691,7 @@ fn a_host_is_an_hour_ahead(sabotage: Option<&'static str>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_daemons_of_one_name_are_refused_and_so_is_a_copy_beside_a_daemon() {
+async fn of_two_daemons_of_one_name_the_second_is_refused() {
     let Some(cluster) = Cluster::of(1).await else { return };
     let mut namesake = World::empty().in_files().with_binary().config(&cluster.database.settings("host-0"));
     assert!(!meanwhile(|| namesake.try_start()));
@@ -720,6 +720,7 @@ async fn daemons_go_on_beside_a_later_version_that_only_adds_to_the_tables() {
     old.kill();
     assert!(!meanwhile(|| old.try_start()));
     assert!(old.log().contains("the tables of the database"), "{}", old.log());
+    assert_eq!(old.command().output().unwrap().status.code(), Some(2));
 }
 
 pub(crate) fn is_noticed(story: impl Future<Output = ()> + Send + 'static) -> bool {

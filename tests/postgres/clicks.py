@@ -3,6 +3,7 @@
 
     tests/postgres/run --on-disk tests/postgres/clicks.py
     tests/postgres/run --on-disk tests/postgres/clicks.py --in-flight 32   at all daemons together
+    tests/postgres/run --on-disk tests/postgres/clicks.py --at-least 0.5   fails if the share of the floor is less with 1, 2 or 3 daemons
     tests/postgres/run --on-disk tests/postgres/clicks.py --kept 1000000   one daemon, as the number of kept outcomes grows to that
 
 An answer counts when its daemon has acknowledged it over the API of the inbox. Each daemon has 32 of them in flight. The floor is the least that any such program has to
@@ -50,7 +51,7 @@ class Daemon:
         self.start()
 
     def start(self):
-        env = {name: value for name, value in os.environ.items() if not name.startswith("ASKD")}
+        env = {name: value for name, value in os.environ.items() if not name.startswith("ASKD") or name == "ASKD_SABOTAGE"}
         log = open(self.folder / "log", "a")
         self.process = subprocess.Popen([BINARY, "serve", "--config", self.folder / "askd.toml"], env=env, stdout=log, stderr=log)
         until(600, "the daemon", lambda: self.get("/readyz")[0] == 200)
@@ -210,12 +211,13 @@ def asked_first(daemons):
 
 
 def compared(folder, daemons, mark, in_flight=None):
-    """Prints the medians."""
+    """Prints the medians, and returns that of the share."""
     name = re.sub(r"\W+", "-", mark)
     rounds = [(floor(folder, len(daemons)), *rate(daemons, f"{name}-{n}", in_flight)) for n in range(ROUNDS)]
     floors, rates, used = (statistics.median(each) for each in zip(*rounds))
     ratio = statistics.median(rate / floor for floor, rate, _ in rounds)
     print(f"| {mark} | {floors:,.0f}/s | {rates:,.0f}/s | {ratio:.2f} | {used:.2f} ms |", flush=True)
+    return ratio
 
 
 def keep(first, last):
@@ -252,6 +254,7 @@ def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--kept", type=int, help="how many outcomes to grow to")
     options.add_argument("--in-flight", type=int, help="how many answers are in flight at all daemons together (else 32 at each)")
+    options.add_argument("--at-least", type=float, default=0, help="the share of the floor below which it fails")
     options = options.parse_args()
     sql("create database clicks", SERVER)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="askd-clicks-"))
@@ -263,7 +266,9 @@ def main():
         for count in (1, 2, 3):
             daemons.append(Daemon(folder, count - 1))
             asked_first(daemons)
-            compared(folder, daemons, str(count), options.in_flight)
+            share = compared(folder, daemons, str(count), options.in_flight)
+            if share < options.at_least:
+                sys.exit(f"{count} daemons reach {share:.2f} of the floor; {options.at_least} is asked for")
     finally:
         for daemon in daemons:
             daemon.end()

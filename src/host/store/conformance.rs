@@ -26,6 +26,9 @@ pub(super) fn holds(open: impl Fn() -> Box<dyn Store>) {
     what_is_saved_is_read_back_the_same_at_every_stage(&open);
     what_was_allowed_is_there_after_a_restart_and_old_news_is_dropped(&open);
     what_is_set_aside_is_gone(&open);
+    whatever_was_done_last_before_a_crash_holds(&open);
+    a_scan_beside_saves_finds_each_ask_once(&open);
+    ten_thousand_open_asks_are_read_back(&open);
     assert!(open().probe().is_ok() && !open().last_save_failed());
 }
 
@@ -89,6 +92,66 @@ fn what_is_set_aside_is_gone(open: &impl Fn() -> Box<dyn Store>) {
     assert_eq!(store.load(&ask.group, ask.id).unwrap(), None);
     store.save(&ask, Save::Now).unwrap();
     store.forget(&ask.group, ask.id).unwrap();
+}
+
+/// Each store is dropped without an end, as a crash leaves it.
+fn whatever_was_done_last_before_a_crash_holds(open: &impl Fn() -> Box<dyn Store>) {
+    let open_one = Arc::new(ask(6, "g"));
+    let (group, id) = (&open_one.group, open_one.id);
+    let done = Arc::new(settled(Ask::clone(&open_one)));
+    let found = || open().load(group, id).unwrap();
+    // The same call again, and the same save again, change nothing.
+    for _ in 0..2 {
+        open().save(&open_one, Save::Now).unwrap();
+        assert_eq!(found().as_ref(), Some(&open_one));
+    }
+    let store = open();
+    store.save(&done, Save::Now).unwrap();
+    assert_eq!(store.load(group, id).unwrap().as_ref(), Some(&done), "what was written is read");
+    drop(store);
+    assert_eq!(found().as_ref(), Some(&done));
+    open().retire(group, id).unwrap();
+    let stored: Vec<_> = scan(&*open()).unwrap().0.into_iter().filter(|stored| stored.ask.id == id).collect();
+    assert!(matches!(&stored[..], [only] if only.settled && only.ask == *done), "{stored:?}");
+    open().forget(group, id).unwrap();
+    assert_eq!(found(), None);
+}
+
+/// A daemon that starts takes in what comes meanwhile.
+fn a_scan_beside_saves_finds_each_ask_once(open: &impl Fn() -> Box<dyn Store>) {
+    let asks: Vec<Arc<Ask>> = (1_000..1_200).map(|number| Arc::new(ask(number, "g"))).collect();
+    let (kept, others) = asks.split_at(100);
+    let store = open();
+    for ask in kept {
+        store.save(ask, Save::Soon).unwrap();
+    }
+    store.flush().unwrap();
+    drop(store);
+    let store = open();
+    let mut found = std::thread::scope(|scope| {
+        for ask in others {
+            scope.spawn(|| store.save(ask, Save::Soon).unwrap());
+        }
+        scan(&*store).unwrap().0
+    });
+    found.retain(|stored| kept.iter().any(|ask| ask.id == stored.ask.id));
+    found.sort_by_key(|stored| stored.ask.id);
+    assert!(found.iter().map(|stored| &stored.ask).eq(kept.iter().map(|ask| &**ask)), "{} asks", found.len());
+    for ask in &asks {
+        assert_eq!(store.load(&ask.group, ask.id).unwrap().as_ref(), Some(ask));
+        store.forget(&ask.group, ask.id).unwrap();
+    }
+}
+
+fn ten_thousand_open_asks_are_read_back(open: &impl Fn() -> Box<dyn Store>) {
+    let store = open();
+    (10_000..20_000).for_each(|number| store.save(&Arc::new(ask(number, "g")), Save::Soon).unwrap());
+    store.flush().unwrap();
+    drop(store);
+    let mut found: Vec<u128> = scan(&*open()).unwrap().0.into_iter().map(|stored| stored.ask.id.to_bits()).collect();
+    found.retain(|id| *id >= 10_000);
+    found.sort_unstable();
+    assert!(found.into_iter().eq(10_000..20_000));
 }
 
 pub(super) const START: Time = Time::from_millis(1_760_000_000_000);

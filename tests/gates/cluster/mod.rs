@@ -97,6 +97,9 @@ struct World {
     refused: AtomicUsize,
 }
 
+/// How many questions are asked in a round at least, also on a slow machine.
+const LEAST: usize = 50;
+
 /// Plays it and judges.
 pub(crate) async fn play(
     troubles: Troubles,
@@ -125,6 +128,10 @@ pub(crate) async fn play(
     let inherited = world.inherit(&mut bereaved).await;
     let took = last.elapsed().as_secs();
     let mut verdict = judge(&world, &bereaved, drained);
+    // A gate in which little happens shows little.
+    if sabotage.is_none() && verdict.asked < LEAST * rounds {
+        verdict.found("too little", 1, &format!("{} questions in {rounds} rounds", verdict.asked));
+    }
     let refused = world.refused.load(Ordering::SeqCst);
     let way = if by_socket(seed) { "over Socket Mode" } else { "by webhook" };
     verdict

@@ -84,8 +84,7 @@ impl Problem {
     }
 
     pub(super) fn in_doubt() -> Self {
-        let detail = "It may have been stored, or not: the disk failed half-way. askd writes it again until it is stored. \
-                      Look at the question, and try again if it is still open; the daemon's log says what is wrong.";
+        let detail = "It may have been stored; look again. askd goes on storing it until it is, and the daemon's log says what is wrong.";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "Not known to be stored", detail)
     }
 

@@ -150,7 +150,8 @@ impl Line {
             bytes += waiting.row.what.len();
             fits
         };
-        let many = line.waiting.iter().take(MOST).take_while(fits).count();
+        let most = if on("onebyone") { 1 } else { MOST };
+        let many = line.waiting.iter().take(most).take_while(fits).count();
         line.last = many;
         if many == 0 {
             line.at_work -= 1;

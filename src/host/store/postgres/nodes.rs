@@ -18,6 +18,7 @@ use askd_core::Time;
 use parking_lot::Mutex;
 use sqlx::PgConnection;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// A run of a daemon.
@@ -46,6 +47,9 @@ pub(super) enum Joined {
     Beside(String),
     /// Another live daemon has the name.
     Namesake,
+    /// A daemon of this host's name and state folder was heard of just now, in another boot of a computer: of this one, and then it is over, or
+    /// of a copy of it.
+    Copied,
     /// The records are elsewhere, or on their way.
     Moved(StoreError),
 }
@@ -63,6 +67,8 @@ pub(super) const ALONE: &str = "askd store copy";
 const TIDIED_AFTER: u32 = 100;
 /// After so many it looks at the server's standbys.
 const LOOKS_AFTER: u32 = 5;
+/// How soon a run looks again whether another one of its host has been silent for as long as a lease lasts.
+const AGAIN: Duration = Duration::from_secs(1);
 /// Runs join one at a time.
 const JOINING: i64 = 7_161_074;
 
@@ -72,9 +78,21 @@ impl Node {
         Self { node: ALONE.to_owned(), ..self }
     }
 
-    /// Enters it, unless another live daemon has its name. The caller has the lock of the state folder: an earlier run on it, on this
-    /// host, is over. What it saves from now on, no earlier clean end vouches for.
+    /// Enters it, unless another live daemon has its name. The caller has the lock of the state folder: an earlier run on it, in this
+    /// boot of the computer, is over. What it saves from now on, no earlier clean end vouches for.
     pub(super) async fn join(&self, database: &Connections) -> Result<Joined, Failed> {
+        let began = database.clock().monotonic();
+        loop {
+            match self.try_to_join(database).await? {
+                Joined::Copied if database.clock().monotonic().since(began) < LEASE => {
+                    database.clock().sleep(AGAIN).await;
+                }
+                joined => return Ok(joined),
+            }
+        }
+    }
+
+    async fn try_to_join(&self, database: &Connections) -> Result<Joined, Failed> {
         let (own, boot, sent) = (self.clone(), boot_id(), database.clock().monotonic());
         // Whoever is alone makes documents of very many entries.
         let (limit, statements) = if self.node == ALONE { (LONG, LONG_STATEMENTS) } else { (LIMIT, "") };
@@ -88,6 +106,13 @@ impl Node {
                     Box::pin(async move {
                         query("select pg_advisory_xact_lock($1)").bind(JOINING).execute(&mut *connection).await?;
                         shorten(&mut *connection).await?;
+                        // A copy of this whole host, with its name and its state folder, runs in another boot.
+                        let copied = "select exists (select from askd.nodes join askd.hosts using (node)
+                                          where node = $1 and boot <> $2 and nodes.heard > now() - make_interval(secs => $3))";
+                        let copied = scalar::<bool>(copied).bind(&host).bind(&boot).bind(LEASE.as_secs_f64());
+                        if copied.fetch_one(&mut *connection).await? {
+                            return Ok(Joined::Copied);
+                        }
                         let over = "delete from askd.nodes where home = $1::uuid and node in ($2, $3)";
                         query(over).bind(&home).bind(&host).bind(ALONE).execute(&mut *connection).await?;
                         let live = "select node from askd.nodes where heard > now() - make_interval(secs => $1)";

@@ -264,7 +264,7 @@ impl Waiting {
             Ok(match node.join(&connections).await? {
                 Joined::Yes => Ok(()),
                 Joined::Beside(other) => Err(StoreError::Held(format!("the database ({other} is running)"))),
-                Joined::Namesake => Err(StoreError::Namesake(node.node)),
+                Joined::Namesake | Joined::Copied => Err(StoreError::Namesake(node.host)),
                 Joined::Moved(moved) => Err(moved),
             })
         };

@@ -72,6 +72,15 @@ async fn server(connection: &mut PgConnection) -> Result<Server, sqlx::Error> {
     Ok(Server { version: server.try_get(0)?, fsync: server.try_get(1)?, tables: version(connection).await? })
 }
 
+/// Why such a server cannot be relied on.
+fn unreliable(version: i32, fsync: &str) -> Option<String> {
+    match fsync {
+        _ if version < OLDEST => Some(format!("the server is PostgreSQL {}; askd needs 14 or newer", version / 10_000)),
+        "off" => Some("fsync is off, so the server loses answers that it has acknowledged; set fsync = on".to_owned()),
+        _ => None,
+    }
+}
+
 /// Makes the tables, or adds to them what later versions need. Two daemons may begin at once.
 async fn make(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     let lock = "select pg_advisory_xact_lock($1)";
@@ -137,13 +146,8 @@ pub(super) async fn prepare(database: &Connections, direct: Option<&str>) -> Res
         let source = BadRecord::Newer { found, known };
         Ok(Err(StoreError::Newer { file: what.to_owned(), source }))
     };
-    if version < OLDEST {
-        return refused(format!("the server is PostgreSQL {}; askd needs 14 or newer", version / 10_000));
-    }
-    if fsync == "off" {
-        return refused(
-            "fsync is off, so the server loses answers that it has acknowledged; set fsync = on".to_owned(),
-        );
+    if let Some(why) = unreliable(version, &fsync) {
+        return refused(why);
     }
     if tables < TABLES {
         migrate(database, direct).await?;
@@ -160,4 +164,16 @@ pub(super) async fn prepare(database: &Connections, direct: Option<&str>) -> Res
         return refused(format!("the daemon on {node} cannot read records of format {READS} yet: update it first"));
     }
     Ok(Ok(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_loses_what_it_has_acknowledged_is_refused_and_so_is_an_old_one() {
+        assert!(unreliable(150_018, "off").is_some_and(|why| why.contains("set fsync = on")));
+        assert!(unreliable(130_002, "on").is_some_and(|why| why.contains("PostgreSQL 13; askd needs 14")));
+        assert_eq!(unreliable(140_000, "on"), None);
+    }
 }

@@ -1,11 +1,9 @@
 //! What calls that fail half-way, and crashes of the server, must not leave behind.
 
 use super::*;
-use crate::clock::Clock;
 use crate::host::audit::Noted;
 use crate::host::store::LeftTo;
 use askd_core::{Effect, Time};
-use sqlx::Executor as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -350,45 +348,4 @@ fn a_row_that_was_read_before_a_save_does_not_take_its_place() {
         assert_eq!(reads.join().unwrap(), *first);
     });
     assert_eq!(opened.store.cached(first.id), Some(viewed));
-}
-
-/// Whoever sets a host up from a copy of another one copies what names its state folder, too.
-#[test]
-fn a_host_with_a_copy_of_anothers_state_folder_takes_nothing_over() {
-    let Some(server) = Server::found() else { return };
-    let one = server.opened("one");
-    let other = server.state("other");
-    std::fs::create_dir_all(&other).unwrap();
-    std::fs::copy(server.state("one").join("home"), other.join("home")).unwrap();
-    let beside = server.joins("other");
-    one.store.save(&Arc::new(ask(1, "g")), Save::Now).unwrap();
-    assert!(one.store.is_ours() && !one.store.overtaken().is_cancelled());
-    assert_eq!(server.sql("select node from askd.nodes order by 1"), ["one", "other"]);
-    drop(beside);
-    let alone = || {
-        let beside = Waiting::beside(&server.url, "other", &other, false, "test-postgres").unwrap();
-        server.runtime.block_on(beside.alone())
-    };
-    assert!(matches!(alone(), Err(StoreError::Held(_))), "one is there");
-    drop(one);
-    // An earlier run of the same host holds nobody up, and neither does a command on it.
-    let beside = || Waiting::beside(&server.url, "one", &server.state("one"), false, "test-postgres").unwrap();
-    server.sql("delete from askd.nodes where node = 'other'");
-    drop(server.runtime.block_on(beside().alone()).unwrap());
-    drop(server.opened("one"));
-}
-
-/// Whoever came after a daemon that waits to change the tables would wait with it.
-#[test]
-fn a_daemon_that_has_to_change_the_tables_waits_for_nobody() {
-    let Some(server) = Server::found() else { return };
-    let mut other = server.runtime.block_on(PgConnection::connect(&server.url)).unwrap();
-    server.runtime.block_on(other.execute("select pg_advisory_lock(7161073)")).unwrap();
-    let (clock, began) = (Clock::system(), Clock::system().monotonic());
-    let told = server.runtime.block_on(server.waiting("here", false).unwrap().now());
-    assert!(matches!(&told, Err(error) if error.to_string().contains("another session uses them")), "{told:?}");
-    assert!(clock.monotonic().since(began) < Duration::from_secs(1));
-    server.runtime.block_on(other.close()).unwrap();
-    drop(server.opened("here"));
-    assert_eq!(server.sql("select tables::text from askd.format"), [super::tables::TABLES.to_string()]);
 }

@@ -7,6 +7,7 @@ mod doubts;
 mod edges;
 mod holding;
 mod hosts;
+mod joining;
 mod leading;
 mod memory;
 mod restored;

@@ -1,0 +1,168 @@
+//! A daemon that is cut off from the database alone: Slack and WhatsApp still take what it sends. Another daemon may have taken over by
+//! then, so that it makes no call that people see.
+
+use crate::harness::{SOON, within};
+use crate::in_slack::CHANNEL;
+use crate::on_whatsapp::ADA;
+use crate::several_daemons::{Cluster, is_noticed, meanwhile};
+use crate::slack_forms::longest;
+use askd_sim::slack::{FaultKind, Message};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// No call begins later than this after the last renewal of a lease.
+const LAST_CALL: Duration = Duration::from_secs(10);
+/// How long Slack takes for a message.
+const SLOW: Duration = Duration::from_millis(5_500);
+/// More than a person gets at once on WhatsApp.
+const AT_ONCE: usize = 6;
+/// Longer than anything that waits for its turn.
+const A_WHILE: Duration = Duration::from_secs(15);
+
+/// Between a daemon and its database.
+struct Relay {
+    at: SocketAddr,
+    is_open: Arc<AtomicBool>,
+    lines: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Relay {
+    fn to(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let relay = Self {
+            at: listener.local_addr().unwrap(),
+            is_open: Arc::new(AtomicBool::new(true)),
+            lines: Arc::default(),
+        };
+        let (is_open, lines) = (Arc::clone(&relay.is_open), Arc::clone(&relay.lines));
+        thread::spawn(move || {
+            for line in listener.incoming().flatten().filter(|_| is_open.load(Ordering::SeqCst)) {
+                let Ok(onward) = TcpStream::connect(server) else { continue };
+                for (from, to) in [(&line, &onward), (&onward, &line)] {
+                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    lines.lock().unwrap().push(from.try_clone().unwrap());
+                    thread::spawn(move || {
+                        let _ended = std::io::copy(&mut from, &mut to);
+                        let _ended = to.shutdown(Shutdown::Both);
+                    });
+                }
+            }
+        });
+        relay
+    }
+
+    fn cut(&self) {
+        self.is_open.store(false, Ordering::SeqCst);
+        for line in self.lines.lock().unwrap().drain(..) {
+            let _ended = line.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn mend(&self) {
+        self.is_open.store(true, Ordering::SeqCst);
+    }
+}
+
+/// One daemon, and what is between it and its database.
+async fn relayed(sabotage: Option<&'static str>) -> Option<(Cluster, Relay)> {
+    let mut cluster = Cluster::with(1, "", sabotage.map(|name| (name, true))).await?;
+    let url = cluster.database.url();
+    let (user, rest) = url.split_once('@').unwrap();
+    let (server, name) = rest.split_once('/').unwrap();
+    let relay = Relay::to(server.parse().unwrap());
+    let world = &mut cluster.hosts[0].world;
+    meanwhile(|| assert!(world.terminate().success()));
+    world.set_env("ASKD__POSTGRES__URL", &format!("{user}@{}/{name}", relay.at));
+    cluster.start(0);
+    cluster.people_reach(0).await;
+    Some((cluster, relay))
+}
+
+/// What people see stays as it is once the daemon may have been overtaken, and is whole when the database is back.
+async fn nothing_comes(relay: &Relay, takes: Duration, seen: impl Fn() -> usize, all: impl Fn() -> bool) {
+    relay.cut();
+    tokio::time::sleep(LAST_CALL + takes + Duration::from_secs(1)).await;
+    let before = seen();
+    tokio::time::sleep(A_WHILE).await;
+    assert_eq!(seen(), before, "something came");
+    assert!(!all(), "there was more to come");
+    relay.mend();
+    meanwhile(|| within(2 * SOON, "the rest", || all().then_some(())));
+}
+
+/// A call that begins before the last one may end later.
+async fn a_card_of_many_messages_is_being_posted(sabotage: Option<&'static str>) {
+    let Some((cluster, relay)) = relayed(sabotage).await else { return };
+    let agent = cluster.agent(0, "research");
+    cluster.slack.faults().next("chat.postMessage", FaultKind::StallBefore(SLOW), 8);
+    let mut request = longest();
+    request["request_id"] = "r1".into();
+    assert_eq!(meanwhile(|| agent.call("POST", "/asks", &request.to_string())).0, 201);
+    let messages = || cluster.slack.messages(CHANNEL);
+    cluster.slack.wait_for(SOON, || (messages().len() == 1).then_some(())).await.expect("the first text");
+    let is_whole = || messages().iter().any(|card| !card.elements().is_empty());
+    nothing_comes(&relay, SLOW, || messages().len(), is_whole).await;
+    let mut texts: Vec<String> = messages().iter().map(Message::visible_text).collect();
+    let count = texts.len();
+    texts.sort();
+    texts.dedup();
+    assert_eq!(texts.len(), count, "each once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_is_cut_off_posts_no_more_of_a_card() {
+    a_card_of_many_messages_is_being_posted(None).await;
+}
+
+/// A long question takes three messages. Of those a person gets one every six seconds, after some at once.
+async fn a_question_of_three_messages_is_being_sent(sabotage: Option<&'static str>) {
+    let Some((cluster, relay)) = relayed(sabotage).await else { return };
+    cluster.phone.handshake().await.unwrap();
+    cluster.phone.person_says(ADA, "hello");
+    let agent = cluster.agent(0, "phone");
+    for number in 0..AT_ONCE {
+        assert_eq!(meanwhile(|| agent.ask(&format!("r{number}"), &format!("Deploy {number}?"))).0, 201);
+    }
+    let messages = || cluster.phone.messages_to(ADA);
+    let has = |text: &str| messages().iter().any(|message| message.text.contains(text));
+    let last = format!("Deploy {}?", AT_ONCE - 1);
+    meanwhile(|| within(2 * SOON, "what comes at once", || has(&last).then_some(())));
+    let mut request = longest();
+    request["request_id"] = "long".into();
+    assert_eq!(meanwhile(|| agent.call("POST", "/asks", &request.to_string())).0, 201);
+    meanwhile(|| within(SOON, "the first message", || has("word word word").then_some(())));
+    nothing_comes(&relay, Duration::ZERO, || messages().len(), || has("10. 9 word")).await;
+    let mut texts: Vec<String> = messages().into_iter().map(|message| message.text).collect();
+    let count = texts.len();
+    texts.sort();
+    texts.dedup();
+    assert_eq!(texts.len(), count, "each once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_is_cut_off_sends_nothing_on_whatsapp() {
+    a_question_of_three_messages_is_being_sent(None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_begin_at_any_time_are_noticed() {
+    if crate::on_postgres::Database::found().is_some() {
+        assert!(
+            is_noticed(a_card_of_many_messages_is_being_posted(Some("anytime"))),
+            "anytime: nobody noticed in Slack"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_that_leave_although_that_cannot_be_noted_are_noticed() {
+    if crate::on_postgres::Database::found().is_some() {
+        assert!(
+            is_noticed(a_question_of_three_messages_is_being_sent(Some("anytime"))),
+            "anytime: nobody noticed on WhatsApp"
+        );
+    }
+}

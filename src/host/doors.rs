@@ -6,9 +6,7 @@ use super::settings::{Http, Settings};
 use super::standing::Standing;
 use super::tls::Tls;
 use super::tokens::Tokens;
-use crate::sabotage::on;
 use axum::Router;
-use socket2::SockRef;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,9 +16,6 @@ use tokio::task::JoinHandle;
 /// The setting of their address.
 pub(super) const AGENTS: &str = "agents.listen";
 
-/// How long the kernel of an agent's host may leave bytes unacknowledged until ours ends the connection: a host that lost its power or
-/// its network says nothing. Shorter than the time after which an outcome over MCP counts as taken.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(8);
 /// How long askd waits before it tries an address again.
 const AGAIN: Duration = Duration::from_secs(5);
 
@@ -72,10 +67,6 @@ impl Door {
                 listener = listener => listener,
                 () = own.stopping() => return Ok(()),
             };
-            // Each connection inherits it.
-            if !on("silenttaken") {
-                SockRef::from(&listener).set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;
-            }
             tracing::info!(listen = %listener.local_addr()?, "agents can ask over HTTP");
             http::serve(listener, &self.http, self.tls, (calls, Router::new()), http::MAX_AGENTS, &own).await
         })

@@ -44,6 +44,9 @@ impl Relay {
                 for (from, to) in [(&line, &onward), (&onward, &line)] {
                     let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
                     lines.lock().unwrap().push(from.try_clone().unwrap());
+                    if !is_open.load(Ordering::SeqCst) {
+                        let _ended = from.shutdown(Shutdown::Both);
+                    }
                     thread::spawn(move || {
                         let _ended = std::io::copy(&mut from, &mut to);
                         let _ended = to.shutdown(Shutdown::Both);
@@ -84,7 +87,7 @@ async fn relayed(sabotage: Option<&'static str>) -> Option<(Cluster, Relay)> {
 /// What people see stays as it is once the daemon may have been overtaken, and is whole when the database is back.
 async fn nothing_comes(relay: &Relay, takes: Duration, seen: impl Fn() -> usize, all: impl Fn() -> bool) {
     relay.cut();
-    tokio::time::sleep(LAST_CALL + takes + Duration::from_secs(1)).await;
+    tokio::time::sleep(LAST_CALL + takes + Duration::from_secs(3)).await;
     let before = seen();
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(seen(), before, "something came");

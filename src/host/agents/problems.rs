@@ -26,7 +26,7 @@ pub(super) fn away<T>(error: &StoreError) -> Result<T, Problem> {
 /// What a caller is told whose change did not happen.
 pub(super) fn unstored(failure: &Failure) -> &'static str {
     match failure {
-        Failure::InDoubt => "It may have been stored; look again. askd goes on storing it until it is.",
+        Failure::InDoubt => "It may have been stored; look again. If it was not, askd keeps trying.",
         Failure::Broken => wording::SET_ASIDE,
         _ => "It could not be stored. Try again.",
     }

@@ -227,8 +227,8 @@ impl Broker {
         });
     }
 
-    /// What was left undone is in hand. A call that another daemon had begun may still have its effect: that daemon is paused, or cut off
-    /// from the database alone. A card that comes up beside the one that was posted since then is found, and shows the same.
+    /// What was left undone is in hand. A call begun by the previous holder may still take effect, if that daemon is paused or cut off
+    /// only from the database. A card that comes up beside the one that was posted since then is found, and shows the same.
     pub(super) fn has_resumed(&self, id: AskId, was_interrupted: bool) {
         self.lanes().paid(id);
         if !was_interrupted || !self.is_shared() || on("lookonce") {

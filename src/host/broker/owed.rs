@@ -64,6 +64,8 @@ impl Broker {
                 return;
             }
         };
+        let to_do = |effect: &Effect| !matches!(effect, Effect::Note(_));
+        let effects = if effects.is_empty() { ask.resume().into_iter().filter(to_do).collect() } else { effects };
         // A daemon of an earlier version leaves that to the holder.
         if effects.contains(&Effect::Retire) {
             self.retire_later(id);

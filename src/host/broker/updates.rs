@@ -104,7 +104,13 @@ impl Broker {
             return self.leave_for_its_channel(&ask, card.route, channel);
         }
         match self.0.channels.of(&ask, card.route).update(&ask, card.route).await {
-            Updated::Done => self.updated(&ask, card.route),
+            Updated::Done => {
+                self.updated(&ask, card.route);
+                // Another update may have come before this one, and shown what came since.
+                if self.get(card.ask).await.is_ok_and(|now| now.is_some_and(|now| now.face() != ask.face())) {
+                    self.line_up(channel, card);
+                }
+            }
             Updated::Never(why) => self.never_updated(&ask, card.route, why),
             Updated::Later(after) => self.line_up_later(channel, card, after),
             Updated::Held { person, until } => self.line_up_once_written(channel, card, person, until),

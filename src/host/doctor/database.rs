@@ -4,8 +4,8 @@ use super::{DATABASE_CLOCK, Findings};
 use crate::clock::Clock;
 use crate::host::settings::Settings;
 use crate::host::status::SILENT_HOST;
-use crate::host::store::{Seen, hears, look};
-use secrecy::{ExposeSecret as _, SecretString};
+use crate::host::store::{Seen, look};
+use secrecy::ExposeSecret as _;
 
 /// How to mend why the database cannot be used. The server says it in English, or in a language of its own.
 fn fix(why: &str) -> &'static str {
@@ -23,7 +23,9 @@ fn fix(why: &str) -> &'static str {
 
 pub(super) async fn check(found: &mut Findings, settings: &Settings, clock: &Clock) {
     let Some(url) = &settings.postgres.url else { return };
-    let seen = look(url.expose_secret()).await;
+    let listen_url = settings.postgres.listen_url.as_ref().map(|at| at.expose_secret().to_owned());
+    let mut seen = look(url.expose_secret(), listen_url).await;
+    let heard = seen.as_mut().ok().and_then(|seen| seen.hears.take());
     let kept_from = seen.as_ref().ok().and_then(|seen| seen.kept_from.clone());
     let clocks = seen.as_ref().ok().map(|seen| [seen.now, clock.now()]);
     match seen {
@@ -72,14 +74,15 @@ pub(super) async fn check(found: &mut Findings, settings: &Settings, clock: &Clo
     }
     if let Some(clocks) = clocks {
         found.same_clock("database clock", "the database's", clocks, DATABASE_CLOCK);
-        check_notices(found, settings, url).await;
+    }
+    if let Some(heard) = heard {
+        note_notices(found, heard);
     }
 }
 
 /// Without notices nothing is lost: each daemon looks every second.
-async fn check_notices(found: &mut Findings, settings: &Settings, url: &SecretString) {
-    let Some(at) = &settings.postgres.listen_url else { return };
-    match hears(url.expose_secret(), at.expose_secret()).await {
+fn note_notices(found: &mut Findings, heard: Result<bool, String>) {
+    match heard {
         Ok(true) => found.ok("database notices", "listen_url hears at once what other daemons store"),
         Ok(false) => found.fault(
             "database notices",

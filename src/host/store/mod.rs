@@ -33,7 +33,7 @@ pub use files::{BOOT_ID_FIX, CHANNELS_FORMAT, Files, PENDING, hold, no_boot_id, 
 pub use forgetting::{BEGINNING, Erased, Whom};
 pub use loading::Loading;
 #[cfg(feature = "postgres")]
-pub use postgres::{Moved, Seen, Turn, Waiting, document_of, hears, lines_of, look, move_group};
+pub use postgres::{Moved, Seen, Turn, Waiting, document_of, lines_of, look, move_group};
 pub use rates::Rates;
 pub use record::{BadRecord, Version};
 pub use sharing::{

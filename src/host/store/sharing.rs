@@ -345,7 +345,7 @@ pub struct Owed {
     pub number: i64,
     /// The ask whose step asks for it.
     pub ask: AskId,
-    /// What to do.
+    /// What to do; nothing: whatever the ask needs.
     pub effects: Vec<Effect>,
 }
 

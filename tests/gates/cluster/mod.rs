@@ -98,7 +98,7 @@ struct World {
 }
 
 /// How many questions are asked in a round at least, also on a slow machine.
-const LEAST: usize = 50;
+const LEAST: usize = 20;
 
 /// Plays it and judges.
 pub(crate) async fn play(

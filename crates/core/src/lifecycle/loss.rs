@@ -58,17 +58,16 @@ impl AskState {
 
     /// Posts again what the end of the daemon cut off: that does not count as a try.
     pub(super) fn post_again(&mut self, route: usize, cx: &mut Context) {
-        if self.is_over() {
-            return self.over(route, cx.now);
-        }
-        let (now, until) = (cx.now, cx.now + self.rules.timeout);
         let widget = &mut self.widgets[route];
         // What was cut off may come up after all. Whoever closes a card that has another number looks for such a one.
         if widget.route.capabilities.history {
             widget.attempt = widget.attempt.saturating_add(1);
             widget.one_by_one.first_attempt = widget.one_by_one.first_attempt.max(1).saturating_add(1);
         }
-        widget.queue(route, now, until, cx);
+        if self.is_over() {
+            return self.over(route, cx.now);
+        }
+        self.widgets[route].queue(route, cx.now, cx.now + self.rules.timeout, cx);
     }
 
     /// Whether a loss of power leaves anything in doubt, so that [`super::Event::PowerLost`] has to happen.

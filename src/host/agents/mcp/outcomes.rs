@@ -110,6 +110,7 @@ impl Mcp {
                 Err(_panic) => return false,
             }
         }
+        call.line.carries_outcome();
         let of = caller.key();
         let sent = Sent { request_id, call: call.its.clone(), line: call.line.clone(), number };
         let sent = self.sessions.note(of, sent);

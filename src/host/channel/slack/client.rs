@@ -9,6 +9,7 @@ use crate::host::outgoing::{client_for, root_cause};
 use crate::host::settings::SlackSettings;
 use crate::host::standing::Standing;
 use askd_core::wording;
+use axum::body::Bytes;
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{RequestBuilder, StatusCode, Url};
@@ -94,7 +95,7 @@ impl Client {
         chat: &str,
         body: &Value,
     ) -> Result<R, CallError> {
-        self.call(&self.bot_token, method, chat, self.with_json(method, body)).await
+        read(&self.call(&self.bot_token, method, chat, self.with_json(method, body)).await?)
     }
 
     /// Calls a method that writes, as the app and not as its bot.
@@ -103,7 +104,7 @@ impl Client {
         app_token: &SecretString,
         method: &str,
     ) -> Result<R, CallError> {
-        self.call(app_token, method, "", self.with_json(method, &Value::Object(serde_json::Map::new()))).await
+        read(&self.call(app_token, method, "", self.with_json(method, &Value::Object(serde_json::Map::new()))).await?)
     }
 
     /// Calls a method that reads; these take no JSON.
@@ -115,7 +116,7 @@ impl Client {
     ) -> Result<R, CallError> {
         let url = Url::parse_with_params(&self.url(method), arguments);
         let url = url.map_err(|error| CallError::Unknown(error.to_string()))?;
-        self.call(&self.bot_token, method, chat, self.http.get(url)).await
+        read(&self.call(&self.bot_token, method, chat, self.http.get(url)).await?)
     }
 
     fn note(&self, result: Result<(), &CallError>) {
@@ -142,17 +143,23 @@ impl Client {
         request.body(body.to_string())
     }
 
-    async fn call<R: DeserializeOwned>(
+    /// How long a call may take that begins now.
+    fn within(&self, method: &str) -> Result<Duration, CallError> {
+        let ctx = self.ctx.as_ref().filter(|_| others_see(method));
+        let within = ctx.map_or(Some(CALL_TIMEOUT), |ctx| ctx.call_within(CALL_TIMEOUT));
+        within.ok_or_else(|| CallError::NotSent(SILENT.to_owned()))
+    }
+
+    /// The body of a call that Slack did not refuse.
+    async fn call(
         &self,
         token: &SecretString,
         method: &str,
         chat: &str,
         request: RequestBuilder,
-    ) -> Result<R, CallError> {
+    ) -> Result<Bytes, CallError> {
         let _turn = self.pace.call(method, chat).await.map_err(CallError::RateLimited)?;
-        let ctx = self.ctx.as_ref().filter(|_| others_see(method));
-        let within = ctx.map_or(Some(CALL_TIMEOUT), |ctx| ctx.call_within(CALL_TIMEOUT));
-        let within = within.ok_or_else(|| CallError::NotSent(SILENT.to_owned()))?;
+        let within = self.within(method)?;
         let answer = Box::pin(answer(request.bearer_auth(token.expose_secret())));
         let answer = self.pace.clock.timeout(within, answer).await;
         let too_late = || CallError::Unknown(format!("no answer within {} s", within.as_secs()));
@@ -194,7 +201,11 @@ struct Refusal {
     needed: Option<String>,
 }
 
-async fn answer<R: DeserializeOwned>(request: RequestBuilder) -> Result<R, CallError> {
+fn read<'a, R: Deserialize<'a>>(body: &'a [u8]) -> Result<R, CallError> {
+    serde_json::from_slice(body).map_err(|_| CallError::Unknown("an answer that is not JSON".to_owned()))
+}
+
+async fn answer(request: RequestBuilder) -> Result<Bytes, CallError> {
     let response = request.send().await?;
     let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     match response.status() {
@@ -205,9 +216,8 @@ async fn answer<R: DeserializeOwned>(request: RequestBuilder) -> Result<R, CallE
         status => return Err(CallError::Unknown(format!("HTTP status {}", status.as_u16()))),
     }
     let body = response.bytes().await?;
-    let not_json = |_| CallError::Unknown("an answer that is not JSON".to_owned());
-    let Refusal { error, needed } = serde_json::from_slice(&body).map_err(not_json)?;
-    let Some(code) = error else { return serde_json::from_slice(&body).map_err(not_json) };
+    let Refusal { error, needed } = read(&body)?;
+    let Some(code) = error else { return Ok(body) };
     Err(match code.as_str() {
         "ratelimited" | "rate_limited" => CallError::RateLimited(DEFAULT_RETRY_AFTER),
         // Slack: "It's possible some aspect of the operation succeeded before the error was raised."

@@ -245,6 +245,8 @@ impl Slack {
     }
 
     async fn post_message(&self, chat: &str, body: &Value) -> Result<Posting, CallError> {
+        // It fails only if the lease ends just now.
+        self.0.ctx.until_calls_may_begin().await;
         self.0.pace.posting(chat, CALL_TIMEOUT);
         let posted = self.0.client.post(POST, chat, body).await;
         self.0.pace.posted(chat).await;

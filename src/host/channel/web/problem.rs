@@ -84,7 +84,7 @@ impl Problem {
     }
 
     pub(super) fn in_doubt() -> Self {
-        let detail = "It may have been stored; look again. askd goes on storing it until it is, and the daemon's log says what is wrong.";
+        let detail = "It may have been stored; look again. If it was not, askd keeps trying; the daemon's log says what is wrong.";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "Not known to be stored", detail)
     }
 

@@ -80,12 +80,19 @@ impl Channel for Whatsapp {
                 _ => Content::Text(text),
             };
             let message = Outgoing { to, content, callback, quotes: None };
-            let slot = self.slot(ask, to, callback.as_ref(), progress).await?;
-            // The ask may be over by now, or another attempt on its way.
-            if !self.is_being_posted(ask, route, attempt).await {
-                return None;
-            }
-            let posted = match self.0.outbox.send_in(slot, &message, attempt).await {
+            let sent = loop {
+                let slot = self.slot(ask, to, callback.as_ref(), progress).await?;
+                // The ask may be over by now, or another attempt on its way.
+                if !self.is_being_posted(ask, route, attempt).await {
+                    return None;
+                }
+                match self.0.outbox.send_in(slot, &message, attempt).await {
+                    // Another daemon may be taking over. If none does, this goes on.
+                    Sent::NotBegun if !self.0.ctx.is_cut() => {}
+                    sent => break sent,
+                }
+            };
+            let posted = match sent {
                 Sent::Accepted(id, when) => {
                     accepted.push(id);
                     left = Some(when);

@@ -42,10 +42,13 @@ pub(super) async fn notify(database: &Connections) -> Result<(), Failed> {
 /// Whether a notice is heard at that address.
 pub(super) async fn hears(database: &Connections, url: &str) -> Result<bool, Failed> {
     let hears = async {
+        // A listener would try again, and not say what is wrong.
+        drop(database.connect(Some(url)).await?);
         let mut listener = PgListener::connect(url).await?;
         listener.listen("askd_doctor").await?;
         database.transact(Durable::No, "", statement("select pg_notify('askd_doctor', '')").execute()).await?;
-        Ok::<_, Failed>(database.clock().timeout(HEARD_WITHIN, listener.try_recv()).await.is_some())
+        let heard = database.clock().timeout(HEARD_WITHIN, listener.try_recv()).await;
+        Ok::<_, Failed>(matches!(heard, Some(Ok(Some(_)))))
     };
     database.clock().timeout(PATIENCE, hears).await.ok_or_else(|| Failed::from(silent()))?
 }

@@ -4,7 +4,6 @@ use super::database::{Connections, Database, Failed, query, scalar};
 use super::hints;
 use super::lease::LEASE;
 use super::pins::silent_for;
-use super::statement::statement;
 use crate::host::store::REPORTED;
 use askd_core::Time;
 use sqlx::postgres::PgRow;
@@ -30,23 +29,22 @@ pub struct Seen {
     pub nodes: Vec<String>,
     /// The hosts that serve folders and were not heard of for a day.
     pub silent: Vec<String>,
+    /// Whether a notice is heard at `listen_url`, if there is one; else why that cannot be found out.
+    pub hears: Option<Result<bool, String>>,
     /// Its time of day.
     pub now: Time,
 }
 
-/// Looks at the database of this URL; else why that cannot be done.
-pub async fn look(url: &str) -> Result<Seen, String> {
-    from_outside(url, |connections| async move { see(&connections).await }).await
-}
-
-/// Whether a notice that is sent through `url` is heard at `listen_url`; else why that cannot be found out.
-pub async fn hears(url: &str, listen_url: &str) -> Result<bool, String> {
-    let reaches =
-        |connections: Connections| async move { connections.read(false, statement("select 1").one::<i32>()).await };
-    from_outside(listen_url, reaches).await?;
-    let at = listen_url.to_owned();
-    let hears = |connections: Connections| async move { hints::hears(&connections, &at).await };
-    from_outside(url, hears).await
+/// Looks at the database of this URL, and whether a notice is heard at `listen_url`; else why that cannot be done.
+pub async fn look(url: &str, listen_url: Option<String>) -> Result<Seen, String> {
+    let looks = |connections: Connections| async move {
+        let mut seen = see(&connections).await?;
+        if let Some(at) = listen_url {
+            seen.hears = Some(hints::hears(&connections, &at).await.map_err(|error| error.to_string()));
+        }
+        Ok(seen)
+    };
+    from_outside(url, looks).await
 }
 
 /// Does something in the database of this URL; else why that cannot be done.
@@ -135,7 +133,18 @@ async fn see(connections: &Connections) -> Result<Seen, Failed> {
                     let (now, user): (_, String) = (Time::from_millis(row.try_get(4)?), row.try_get(5)?);
                     let unusable = unusable(&row, &user)?;
                     let kept_from = (unknown > 0).then_some(user);
-                    Ok(Seen { version, unusable, fsync, asynchronous, kept_from, leads, nodes, silent, now })
+                    Ok(Seen {
+                        version,
+                        unusable,
+                        fsync,
+                        asynchronous,
+                        kept_from,
+                        leads,
+                        nodes,
+                        silent,
+                        hears: None,
+                        now,
+                    })
                 })
             }),
         )

@@ -33,7 +33,7 @@ mod tables;
 
 pub use audit::lines_of;
 pub use documents::document_of;
-pub use look::{Seen, hears, look};
+pub use look::{Seen, look};
 pub use opening::{Turn, Waiting};
 pub use pins::{Moved, move_group};
 

@@ -12,7 +12,7 @@ use super::tables::{READS, TABLES};
 use super::{CLEAN, InPostgres, PLACE, Shared, pins};
 use crate::clock::Clock;
 use crate::host::store::marks::{MARK, check_read};
-use crate::host::store::{StoreError, boot_id};
+use crate::host::store::{StoreError, boot_id, no_boot_id};
 use crate::sabotage::on;
 use askd_core::Time;
 use parking_lot::Mutex;
@@ -72,6 +72,18 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Runs join one at a time.
 const JOINING: i64 = 7_161_074;
 
+/// Whether a daemon of this host's name and state folder was heard of just now, in another boot of a computer.
+async fn is_copied(connection: &mut PgConnection, host: &str, home: &str, boot: &str) -> Result<bool, sqlx::Error> {
+    if no_boot_id().is_some() {
+        return Ok(false);
+    }
+    let copied = "select exists (select from askd.nodes join askd.hosts using (node)
+                      where node = $1 and home = $2::uuid and boot <> $3
+                          and nodes.heard > now() - make_interval(secs => $4))";
+    let copied = scalar::<bool>(copied).bind(host.to_owned()).bind(home.to_owned()).bind(boot.to_owned());
+    copied.bind(LEASE.as_secs_f64()).fetch_one(connection).await
+}
+
 impl Node {
     /// The same for a run beside which there is no other.
     pub(super) fn alone(self) -> Self {
@@ -84,7 +96,7 @@ impl Node {
         let began = database.clock().monotonic();
         loop {
             match self.try_to_join(database).await? {
-                Joined::Copied if database.clock().monotonic().since(began) < LEASE => {
+                Joined::Copied if database.clock().monotonic().since(began) < LEASE + AGAIN => {
                     database.clock().sleep(AGAIN).await;
                 }
                 joined => return Ok(joined),
@@ -106,11 +118,7 @@ impl Node {
                     Box::pin(async move {
                         query("select pg_advisory_xact_lock($1)").bind(JOINING).execute(&mut *connection).await?;
                         shorten(&mut *connection).await?;
-                        // A copy of this whole host, with its name and its state folder, runs in another boot.
-                        let copied = "select exists (select from askd.nodes join askd.hosts using (node)
-                                          where node = $1 and boot <> $2 and nodes.heard > now() - make_interval(secs => $3))";
-                        let copied = scalar::<bool>(copied).bind(&host).bind(&boot).bind(LEASE.as_secs_f64());
-                        if copied.fetch_one(&mut *connection).await? {
+                        if is_copied(&mut *connection, &host, &home, &boot).await? {
                             return Ok(Joined::Copied);
                         }
                         let over = "delete from askd.nodes where home = $1::uuid and node in ($2, $3)";

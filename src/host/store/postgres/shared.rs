@@ -121,11 +121,12 @@ impl Sharing for InPostgres {
             group.as_ref().is_none_or(|group| group.parse().is_ok_and(|group| self.shared.holding.holds(&group)))
         };
         let read = |(number, ask, effects, _): OwedRow| {
-            // A newer daemon wrote it. It stays for one that understands it, or until the next holder finds out what the ask needs.
-            let effects = serde_json::from_str(&effects).inspect_err(
-                |error| tracing::debug!(ask, %error, "this askd does not understand what another one asks for"),
-            );
-            Some(Owed { number, ask: ask_id(&ask)?, effects: effects.ok()? })
+            // Of a newer daemon. What the ask needs can be told from the ask.
+            let effects = serde_json::from_str(&effects).unwrap_or_else(|error| {
+                tracing::warn!(ask, %error, "this askd does not understand what another one asks for");
+                Vec::new()
+            });
+            Some(Owed { number, ask: ask_id(&ask)?, effects })
         };
         Ok(rows.into_iter().filter(|(.., group)| begun(group)).filter_map(read).collect())
     }

@@ -1,6 +1,6 @@
 //! Makes the tables, adds what later versions of askd need, and refuses a server that cannot be relied on.
 
-use super::database::{Connections, Durable, Failed, LONG, LONG_STATEMENTS, code, query, scalar};
+use super::database::{Connections, Durable, Failed, LONG, LONG_STATEMENTS, Work, code, query, scalar};
 use super::lease::LEASE;
 use super::opening::io_error;
 use crate::host::store::{BadRecord, StoreError, record};
@@ -40,16 +40,13 @@ const LOCKED: &str = "55P03";
 /// Keeps two daemons from making the tables at once.
 const MAKING_TABLES: i64 = 7_161_073;
 
-/// What a server says about itself.
-struct Server {
+/// What a server and the tables say about themselves.
+#[derive(Default)]
+struct Found {
     version: i32,
     fsync: String,
     /// The version of the tables; `0`: there are none.
     tables: i32,
-}
-
-/// What the tables say about themselves.
-struct Format {
     /// The oldest version of the tables that may be known.
     needs: i32,
     /// The newest format of records that was ever written.
@@ -66,12 +63,6 @@ async fn version(connection: &mut PgConnection) -> Result<i32, sqlx::Error> {
     scalar("select tables from askd.format").fetch_one(connection).await
 }
 
-async fn server(connection: &mut PgConnection) -> Result<Server, sqlx::Error> {
-    let server = "select current_setting('server_version_num')::integer, current_setting('fsync')";
-    let server = query(server).fetch_one(&mut *connection).await?;
-    Ok(Server { version: server.try_get(0)?, fsync: server.try_get(1)?, tables: version(connection).await? })
-}
-
 /// Why such a server cannot be relied on.
 fn unreliable(version: i32, fsync: &str) -> Option<String> {
     match fsync {
@@ -85,6 +76,7 @@ fn unreliable(version: i32, fsync: &str) -> Option<String> {
 async fn make(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     let lock = "select pg_advisory_xact_lock($1)";
     query(lock).bind(MAKING_TABLES).execute(&mut *connection).await?;
+    connection.execute("set local lock_timeout = 100").await?;
     let tables = version(&mut *connection).await?;
     if tables == 0 {
         connection.execute(SCHEMA).await?;
@@ -97,12 +89,17 @@ async fn make(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     query(now).bind(TABLES).execute(connection).await.map(drop)
 }
 
-/// Has that done, on a connection of its own, to the address past a pooler if there is one. It may take long, but waits for nobody: whoever
-/// comes after it would wait, too.
+/// Has that done, on a connection of its own, past a pooler if there is a way. It may take long, but waits for a table at most 100 ms:
+/// everyone queues behind a lock that waits.
 async fn migrate(database: &Connections, direct: Option<&str>) -> Result<(), Failed> {
     let migrate = async {
-        let mut connection = database.connect(direct).await?;
-        let begin = format!("begin; {LONG_STATEMENTS} set local lock_timeout = 100; set local synchronous_commit = on");
+        let connected = database.connect(direct).await;
+        let mut connection =
+            if connected.is_err() && direct.is_some() { database.connect(None).await } else { connected }?;
+        // A daemon that is paused in the middle keeps the tables from nobody for long.
+        let begin = format!(
+            "begin; {LONG_STATEMENTS} set local idle_in_transaction_session_timeout = 2500; set local synchronous_commit = on"
+        );
         connection.execute(&*begin).await?;
         make(&mut connection).await?;
         connection.execute("commit").await?;
@@ -118,8 +115,15 @@ async fn migrate(database: &Connections, direct: Option<&str>) -> Result<(), Fai
     }
 }
 
-/// What the tables say. Records of this version may be written from now on, if every live daemon reads them.
-async fn format(connection: &mut PgConnection) -> Result<Format, sqlx::Error> {
+/// Looks at all that. Records of this version may be written from now on, if every live daemon reads them.
+async fn find(connection: &mut PgConnection) -> Result<Found, sqlx::Error> {
+    let server = "select current_setting('server_version_num')::integer, current_setting('fsync')";
+    let server = query(server).fetch_one(&mut *connection).await?;
+    let found = Found { version: server.try_get(0)?, fsync: server.try_get(1)?, ..Found::default() };
+    let tables = version(&mut *connection).await?;
+    if unreliable(found.version, &found.fsync).is_some() || tables < TABLES {
+        return Ok(Found { tables, ..found });
+    }
     let format = query("select needs, records from askd.format").fetch_one(&mut *connection).await?;
     let (needs, records) = (format.try_get(0)?, format.try_get(1)?);
     let old = if needs <= TABLES && records < READS {
@@ -133,27 +137,27 @@ async fn format(connection: &mut PgConnection) -> Result<Format, sqlx::Error> {
     } else {
         None
     };
-    Ok(Format { needs, records, old })
+    Ok(Found { tables, needs, records, old, ..found })
 }
 
 /// Looks at the server, and makes the tables if they are missing. `direct`: an address past a pooler, if there is one.
 pub(super) async fn prepare(database: &Connections, direct: Option<&str>) -> Result<Result<(), StoreError>, Failed> {
     let refused = |what: String| Ok(Err(io_error("[postgres]")(io::Error::other(what))));
-    let Server { version, fsync, tables } =
-        database.transact(Durable::No, "", Arc::new(|connection| Box::pin(server(connection)))).await?;
+    let find: Work<Found> = Arc::new(|connection| Box::pin(find(connection)));
+    let mut found = database.transact(Durable::Yes, "", Arc::clone(&find)).await?;
+    if let Some(why) = unreliable(found.version, &found.fsync) {
+        return refused(why);
+    }
+    if found.tables < TABLES {
+        migrate(database, direct).await?;
+        found = database.transact(Durable::Yes, "", find).await?;
+    }
+    let Found { needs, records, old, .. } = found;
     let newer = |what: &str, found: i32, known: u32| {
         let found = u32::try_from(found).unwrap_or_default();
         let source = BadRecord::Newer { found, known };
         Ok(Err(StoreError::Newer { file: what.to_owned(), source }))
     };
-    if let Some(why) = unreliable(version, &fsync) {
-        return refused(why);
-    }
-    if tables < TABLES {
-        migrate(database, direct).await?;
-    }
-    let Format { needs, records, old } =
-        database.transact(Durable::Yes, "", Arc::new(|connection| Box::pin(format(connection)))).await?;
     if needs > TABLES {
         return newer("the tables of the database", needs, TABLES.unsigned_abs());
     }

@@ -276,6 +276,8 @@ fn an_agent_is_not_started_while_its_briefing_is_being_read() {
     remote.world.passing(Duration::from_secs(90), "the first try", || program.runs().pop());
     let tried = || program.runs().len();
     let briefings = agent.call("GET", "/briefings?take=true", "").1["briefings"].clone();
+    // A try that began before that.
+    thread::sleep(Duration::from_secs(1));
     let before = tried();
     // The next try is due, and the reader has some seconds left to say that it has it.
     remote.world.later(Duration::from_secs(11));

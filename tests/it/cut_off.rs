@@ -96,23 +96,24 @@ async fn nothing_comes(relay: &Relay, takes: Duration, seen: impl Fn() -> usize,
     meanwhile(|| within(2 * SOON, "the rest", || all().then_some(())));
 }
 
+fn each_came_once(mut texts: Vec<String>) {
+    let count = texts.len();
+    texts.sort();
+    texts.dedup();
+    assert_eq!(texts.len(), count, "each once");
+}
+
 /// A call that begins before the last one may end later.
 async fn a_card_of_many_messages_is_being_posted(sabotage: Option<&'static str>) {
     let Some((cluster, relay)) = relayed(sabotage).await else { return };
     let agent = cluster.agent(0, "research");
     cluster.slack.faults().next("chat.postMessage", FaultKind::StallBefore(SLOW), 8);
-    let mut request = longest();
-    request["request_id"] = "r1".into();
-    assert_eq!(meanwhile(|| agent.call("POST", "/asks", &request.to_string())).0, 201);
+    assert_eq!(meanwhile(|| agent.ask_with("r1", longest())).0, 201);
     let messages = || cluster.slack.messages(CHANNEL);
     cluster.slack.wait_for(SOON, || (messages().len() == 1).then_some(())).await.expect("the first text");
     let is_whole = || messages().iter().any(|card| !card.elements().is_empty());
     nothing_comes(&relay, SLOW, || messages().len(), is_whole).await;
-    let mut texts: Vec<String> = messages().iter().map(Message::visible_text).collect();
-    let count = texts.len();
-    texts.sort();
-    texts.dedup();
-    assert_eq!(texts.len(), count, "each once");
+    each_came_once(messages().iter().map(Message::visible_text).collect());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -133,16 +134,10 @@ async fn a_question_of_three_messages_is_being_sent(sabotage: Option<&'static st
     let has = |text: &str| messages().iter().any(|message| message.text.contains(text));
     let last = format!("Deploy {}?", AT_ONCE - 1);
     meanwhile(|| within(2 * SOON, "what comes at once", || has(&last).then_some(())));
-    let mut request = longest();
-    request["request_id"] = "long".into();
-    assert_eq!(meanwhile(|| agent.call("POST", "/asks", &request.to_string())).0, 201);
+    assert_eq!(meanwhile(|| agent.ask_with("long", longest())).0, 201);
     meanwhile(|| within(SOON, "the first message", || has("word word word").then_some(())));
     nothing_comes(&relay, Duration::ZERO, || messages().len(), || has("10. 9 word")).await;
-    let mut texts: Vec<String> = messages().into_iter().map(|message| message.text).collect();
-    let count = texts.len();
-    texts.sort();
-    texts.dedup();
-    assert_eq!(texts.len(), count, "each once");
+    each_came_once(messages().into_iter().map(|message| message.text).collect());
 }
 
 #[tokio::test(flavor = "multi_thread")]

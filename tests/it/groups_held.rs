@@ -229,9 +229,7 @@ async fn the_texts_of_a_card_are_posted_once_though_it(ends: fn(&mut World)) {
         messages.iter().filter(|message| message.visible_text().contains(&format!("part {part} of"))).count()
     };
     slack.faults().next("chat.postMessage", FaultKind::Stall(Duration::from_secs(60)), 1);
-    let mut request = longest();
-    request["request_id"] = "r1".into();
-    assert_eq!(meanwhile(|| spread.agents[group].call("POST", "/asks", &request.to_string())).0, 201);
+    assert_eq!(meanwhile(|| spread.agents[group].ask_with("r1", longest())).0, 201);
     slack.wait_for(SOON, || (parts("1") == 1).then_some(())).await.expect("the first text");
     meanwhile(|| ends(&mut spread.cluster.hosts[1].world));
     let form = || slack.messages(CHANNEL).into_iter().any(|card| card.visible_text().contains("10. 9 word"));
@@ -313,11 +311,9 @@ async fn the_first_card_of_a_group_is_not_looked_for_before_it_is_posted() {
         "[groups.other]\nroutes = [{{ channel = \"slack\", chat = \"{CHANNEL}\", responders = [\"U0ALICE\"] }}]\n"
     );
     let Some(cluster) = Cluster::with(2, &other, None).await else { return };
-    let mut request = longest();
-    request["request_id"] = "r1".into();
     for (number, group) in [(0, "research"), (1, "other")] {
         let agent = cluster.agent(number, group);
-        assert_eq!(meanwhile(|| agent.call("POST", "/asks", &request.to_string())).0, 201);
+        assert_eq!(meanwhile(|| agent.ask_with("r1", longest())).0, 201);
     }
     let posted = "select line::text from askd.audit where line ->> 'what' = 'posted'";
     let both = || (cluster.database.query(posted).len() == 2).then_some(());

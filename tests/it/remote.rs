@@ -133,7 +133,11 @@ impl Agent {
     }
 
     pub(crate) fn ask(&self, request_id: &str, question: &str) -> (u16, Value) {
-        let mut request = choice(question, &["yes", "no"]);
+        self.ask_with(request_id, choice(question, &["yes", "no"]))
+    }
+
+    /// The same with all that is asked.
+    pub(crate) fn ask_with(&self, request_id: &str, mut request: Value) -> (u16, Value) {
         request["request_id"] = request_id.into();
         self.call("POST", "/asks", &request.to_string())
     }

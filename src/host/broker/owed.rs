@@ -11,6 +11,13 @@ use std::time::Duration;
 /// So much that others ask for at a time comes from a burst of promises.
 const MANY: usize = 32;
 
+/// What an ask needs done, whatever was begun. The audit log has its lines already.
+pub(super) fn undone(ask: &Ask) -> Vec<Effect> {
+    let mut effects = ask.resume();
+    effects.retain(|effect| !matches!(effect, Effect::Note(_)));
+    effects
+}
+
 impl Broker {
     /// What other daemons' steps ask this one for.
     pub(super) async fn owed(&self) -> Result<Vec<Owed>, StoreError> {
@@ -64,8 +71,7 @@ impl Broker {
                 return;
             }
         };
-        let to_do = |effect: &Effect| !matches!(effect, Effect::Note(_));
-        let effects = if effects.is_empty() { ask.resume().into_iter().filter(to_do).collect() } else { effects };
+        let effects = if effects.is_empty() { undone(&ask) } else { effects };
         // A daemon of an earlier version leaves that to the holder.
         if effects.contains(&Effect::Retire) {
             self.retire_later(id);

@@ -2,6 +2,7 @@
 
 use super::hosts::Shares;
 use super::lane::{Unfinished, Work};
+use super::owed::undone;
 use super::{Broker, RETRY, promise};
 use crate::clock::Reading;
 use crate::host::settings::Means;
@@ -136,8 +137,7 @@ impl Broker {
         let step = event.and_then(|event| Ask::clone(ask).step(event, now).ok().flatten());
         // After a loss of power the step itself says what is owed, unless another daemon has taken it meanwhile. The audit log
         // was mended when the ask was read.
-        let mut effects = if lost && step.is_some() { Vec::new() } else { ask.resume() };
-        effects.retain(|effect| !matches!(effect, Effect::Note(_)));
+        let effects = if lost && step.is_some() { Vec::new() } else { undone(ask) };
         let (basis, shares) = (Basis::Ask(Arc::clone(ask)), self.shares(ask, &effects));
         let mut resumed = Stepped { ask: Arc::clone(ask), effects, basis, shares };
         if let Some(step) = step {

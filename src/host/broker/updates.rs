@@ -106,8 +106,9 @@ impl Broker {
         match self.0.channels.of(&ask, card.route).update(&ask, card.route).await {
             Updated::Done => {
                 self.updated(&ask, card.route);
-                // Another update may have come before this one, and shown what came since.
-                if self.get(card.ask).await.is_ok_and(|now| now.is_some_and(|now| now.face() != ask.face())) {
+                // The core does not know of the look after a takeover, beside which another update may have shown what came since.
+                let is_past = |now: Arc<Ask>| now.face() != ask.face();
+                if self.is_shared() && self.get(card.ask).await.is_ok_and(|now| now.is_some_and(is_past)) {
                     self.line_up(channel, card);
                 }
             }

@@ -128,7 +128,7 @@ fn a_scan_beside_saves_finds_each_ask_once(open: &impl Fn() -> Box<dyn Store>) {
     let (kept, others) = asks.split_at(100);
     let store = open();
     for ask in kept {
-        store.save(ask, Save::Soon).unwrap();
+        is_saved(&*store, ask);
     }
     store.flush().unwrap();
     drop(store);

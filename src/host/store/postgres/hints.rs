@@ -19,7 +19,6 @@ const TEST: Duration = Duration::from_secs(30);
 const AGAIN: Duration = Duration::from_secs(1);
 /// How long the server may take for either. A network that drops everything says nothing by itself for a quarter of an hour.
 const PATIENCE: Duration = Duration::from_secs(5);
-
 /// How long a notice may take that is sent to find out whether it is heard.
 const HEARD_WITHIN: Duration = Duration::from_secs(2);
 

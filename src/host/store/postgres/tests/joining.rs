@@ -3,16 +3,23 @@
 use super::*;
 use crate::clock::Clock;
 use sqlx::Executor as _;
+use std::path::PathBuf;
 use std::time::Duration;
+
+/// Another state folder that calls itself that of the host `one`.
+fn copy_of_one(server: &Server) -> PathBuf {
+    let other = server.state("other");
+    std::fs::create_dir_all(&other).unwrap();
+    std::fs::copy(server.state("one").join("home"), other.join("home")).unwrap();
+    other
+}
 
 /// Whoever sets a host up from a copy of another one copies what names its state folder, too.
 #[test]
 fn a_host_with_a_copy_of_anothers_state_folder_takes_nothing_over() {
     let Some(server) = Server::found() else { return };
     let one = server.opened("one");
-    let other = server.state("other");
-    std::fs::create_dir_all(&other).unwrap();
-    std::fs::copy(server.state("one").join("home"), other.join("home")).unwrap();
+    let other = copy_of_one(&server);
     let beside = server.joins("other");
     one.store.save(&Arc::new(ask(1, "g")), Save::Now).unwrap();
     assert!(one.store.is_ours() && !one.store.overtaken().is_cancelled());
@@ -36,9 +43,7 @@ fn a_host_with_a_copy_of_anothers_state_folder_takes_nothing_over() {
 fn a_copy_of_a_whole_host_is_a_namesake() {
     let Some(server) = Server::found() else { return };
     let one = server.opened("one");
-    let other = server.state("other");
-    std::fs::create_dir_all(&other).unwrap();
-    std::fs::copy(server.state("one").join("home"), other.join("home")).unwrap();
+    let other = copy_of_one(&server);
     let starts = || {
         let waiting = Waiting::new(&server.url, "one", &other, false, "test-postgres").unwrap();
         server.runtime.block_on(waiting.now())

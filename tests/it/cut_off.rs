@@ -4,9 +4,10 @@
 use crate::harness::{SOON, within};
 use crate::in_slack::CHANNEL;
 use crate::on_whatsapp::ADA;
-use crate::several_daemons::{Cluster, is_noticed, meanwhile};
+use crate::several_daemons::{Cluster, SLOW, is_noticed, meanwhile};
 use crate::slack_forms::longest;
 use askd_sim::slack::{FaultKind, Message};
+use askd_sim::whatsapp::Fault;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,10 +16,6 @@ use std::time::Duration;
 
 /// No call begins later than this after the last renewal of a lease.
 const LAST_CALL: Duration = Duration::from_secs(10);
-/// How long Slack takes for a message.
-const SLOW: Duration = Duration::from_millis(5_500);
-/// More than a person gets at once on WhatsApp.
-const AT_ONCE: usize = 6;
 /// Longer than anything that waits for its turn.
 const A_WHILE: Duration = Duration::from_secs(15);
 
@@ -121,28 +118,69 @@ async fn a_daemon_that_is_cut_off_posts_no_more_of_a_card() {
     a_card_of_many_messages_is_being_posted(None).await;
 }
 
-/// A long question takes three messages. Of those a person gets one every six seconds, after some at once.
+/// A long question takes three messages. When the daemon is cut off, WhatsApp has the first one, and has not said so yet.
 async fn a_question_of_three_messages_is_being_sent(sabotage: Option<&'static str>) {
     let Some((cluster, relay)) = relayed(sabotage).await else { return };
     cluster.phone.handshake().await.unwrap();
     cluster.phone.person_says(ADA, "hello");
     let agent = cluster.agent(0, "phone");
-    for number in 0..AT_ONCE {
-        assert_eq!(meanwhile(|| agent.ask(&format!("r{number}"), &format!("Deploy {number}?"))).0, 201);
-    }
+    cluster.phone.fault(Fault::StallAfter, 1);
     let messages = || cluster.phone.messages_to(ADA);
     let has = |text: &str| messages().iter().any(|message| message.text.contains(text));
-    let last = format!("Deploy {}?", AT_ONCE - 1);
-    meanwhile(|| within(2 * SOON, "what comes at once", || has(&last).then_some(())));
     assert_eq!(meanwhile(|| agent.ask_with("long", longest())).0, 201);
     meanwhile(|| within(SOON, "the first message", || has("word word word").then_some(())));
-    nothing_comes(&relay, Duration::ZERO, || messages().len(), || has("10. 9 word")).await;
+    nothing_comes(&relay, SLOW, || messages().len(), || has("10. 9 word")).await;
     each_came_once(messages().into_iter().map(|message| message.text).collect());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_that_is_cut_off_sends_nothing_on_whatsapp() {
     a_question_of_three_messages_is_being_sent(None).await;
+}
+
+/// As if other daemons had stored so many questions like the one with the request id `r1`, each in a transaction of its own.
+fn others_store(cluster: &Cluster, count: usize) {
+    cluster.database.query(&format!(
+        "do $$ declare asked askd.asks; code text; new uuid; begin
+             select * into strict asked from askd.asks;
+             for number in 1..{count} loop
+                 new := gen_random_uuid();
+                 code := 'x' || number;
+                 insert into askd.asks (id, group_name, revision, operations, short_id, record)
+                     select new, asked.group_name, 1, array[gen_random_uuid()], code,
+                         replace(replace(replace(asked.record::text, replace(asked.id::text, '-', ''), replace(new::text, '-', '')),
+                             '\"r1\"', '\"other' || number || '\"'), '\"' || asked.short_id || '\"', '\"' || code || '\"')::jsonb;
+                 commit;
+             end loop;
+         end $$"
+    ));
+}
+
+/// A look lists only so much.
+async fn a_daemon_has_missed_much(sabotage: Option<&'static str>) {
+    const MANY: usize = 1_100;
+    let Some((cluster, relay)) = relayed(sabotage).await else { return };
+    let agent = cluster.agent(0, "research");
+    assert_eq!(meanwhile(|| agent.ask("r1", "Deploy?")).0, 201);
+    cluster.card().await;
+    relay.cut();
+    meanwhile(|| others_store(&cluster, MANY));
+    relay.mend();
+    let last = || agent.call("GET", &format!("/asks/other{MANY}"), "");
+    let (status, found) = meanwhile(|| within(SOON, "an answer", || Some(last()).filter(|(status, _)| *status != 503)));
+    assert_eq!(status, 202, "{found}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_has_missed_much_knows_all_of_it_before_it_says_what_is_not_there() {
+    a_daemon_has_missed_much(None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_look_at_much_that_was_missed_is_noticed() {
+    if crate::on_postgres::Database::found().is_some() {
+        assert!(is_noticed(a_daemon_has_missed_much(Some("onelook"))), "onelook: nobody noticed");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,7 +9,7 @@ use crate::remote::{Agent, Remote};
 use crate::timing::faketime;
 use crate::whatsapp_window::with_template;
 use askd_sim::slack::{APP_TOKEN, BOT_TOKEN, Config, FaultKind, Message, SIGNING_SECRET, Slack, too_early};
-use askd_sim::whatsapp::Whatsapp;
+use askd_sim::whatsapp::{Config as WhatsappConfig, Whatsapp};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Barrier;
@@ -20,6 +20,8 @@ use tempfile::TempDir;
 /// How soon another daemon leads after the leader has died, and after a planned stop.
 pub(crate) const DEATH: Duration = Duration::from_secs(20);
 pub(crate) const PLANNED: Duration = Duration::from_millis(2_500);
+/// How long Slack or WhatsApp takes for a call that is slow, yet soon enough to be in time.
+pub(crate) const SLOW: Duration = Duration::from_millis(5_500);
 /// While this file is in the folder of [`Cluster::woken`], no daemon reads what others ask it for.
 const HELD: &str = "held";
 
@@ -67,7 +69,10 @@ impl Cluster {
     ) -> Option<Self> {
         let database = Database::found()?;
         let slack = Slack::start(Config { pace: Duration::ZERO, ..Config::default() }).await.unwrap();
-        let phone = Whatsapp::start(with_template()).await.unwrap();
+        let phone =
+            Whatsapp::start(WhatsappConfig { stall_ms: SLOW.as_millis().try_into().unwrap(), ..with_template() })
+                .await
+                .unwrap();
         let woken = tempfile::tempdir().unwrap();
         let text = format!(
             "[slack]\napi_url = \"{1}\"\nbot_token = \"{BOT_TOKEN}\"\n{by}\npace = \"0s\"\n\

@@ -22,6 +22,7 @@ mod index;
 mod kept;
 mod lane;
 mod lanes;
+mod learning;
 mod listing;
 mod looks;
 mod lying;

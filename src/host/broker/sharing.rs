@@ -6,7 +6,7 @@ use super::saves::Promise;
 use super::{Broker, KeyedLock};
 use crate::clock::{Clock, Moment};
 use crate::host::holds::Holds;
-use crate::host::store::{Sharing, StoreError, Stored, Webhook};
+use crate::host::store::{Sharing, StoreError, Webhook};
 use crate::sabotage::on;
 use askd_core::{Ask, AskId, Effect, Group};
 use parking_lot::Mutex;
@@ -47,14 +47,14 @@ pub(super) struct Beside {
     pub(super) looked: tokio::sync::Mutex<Looked>,
     pub(super) seen: Mutex<Option<Moment>>,
     /// How many runs had a lease then.
-    runs: AtomicUsize,
+    pub(super) runs: AtomicUsize,
     /// What is under way for others, and is still noted as owed. After a crash of the database other work may have its number.
     pub(super) paying: Mutex<HashMap<i64, (AskId, Vec<Effect>)>>,
     /// While others save a burst of promises, what follows makes way here as it does there.
     pub(super) burst: Mutex<Vec<Promise>>,
     /// Other daemons may believe that calls wait here.
     pub(super) has_told: AtomicBool,
-    documents: broadcast::Sender<String>,
+    pub(super) documents: broadcast::Sender<String>,
     /// The computer's, whatever clock the daemon runs by: it is the database's time that passes.
     pub(super) clock: Clock,
 }
@@ -65,7 +65,7 @@ pub(super) struct Looked {
     /// All was learned that they have found.
     pub(super) all_learned: bool,
     /// When and why the last one failed that did.
-    failed: Option<(Moment, String)>,
+    pub(super) failed: Option<(Moment, String)>,
 }
 
 impl Default for Beside {
@@ -195,43 +195,6 @@ impl Broker {
         caught_up.await.unwrap_or_else(|panic| Err(panicked(panic)))
     }
 
-    async fn look_and_learn(&self, then: Moment) -> Result<(), StoreError> {
-        let mut looked = self.0.beside.looked.lock().await;
-        let began = self.0.beside.clock.monotonic();
-        if looked.all_learned && self.0.beside.seen.lock().is_some_and(|seen| seen > then) {
-            return Ok(());
-        }
-        if let Some((_, what)) = looked.failed.as_ref().filter(|(at, _)| *at > then && !on("inturn")) {
-            return Err(StoreError::Io { what: what.clone(), source: io::ErrorKind::TimedOut.into() });
-        }
-        let news = self.in_store(Sharing::look).await.inspect_err(|error| {
-            looked.failed = Some((self.0.beside.clock.monotonic(), error.to_string()));
-        })?;
-        let before = std::mem::take(&mut looked.all_learned);
-        for (group, allowed) in news.allowed {
-            self.index().attempts.allow(&group, allowed);
-        }
-        for stored in &news.changed {
-            self.learn(stored);
-        }
-        for ask in news.gone {
-            self.drop_ask(&ask);
-            let _nobody = self.0.changes.send(ask.id);
-            self.tidy_all(&Arc::new(ask));
-        }
-        for name in news.documents {
-            let _nobody = self.0.beside.documents.send(name);
-        }
-        if let Some(shared) = self.0.store.shared() {
-            // Whoever judges a request by these numbers has to know the asks.
-            shared.learned(news.given);
-        }
-        *self.0.beside.seen.lock() = Some(began);
-        self.0.beside.runs.store(news.runs, Ordering::Relaxed);
-        looked.all_learned = before;
-        Ok(())
-    }
-
     /// Finds what another daemon may have stored just now. An error: that is not known.
     pub(in crate::host) async fn find_anywhere<T>(
         &self,
@@ -276,38 +239,6 @@ impl Broker {
     /// Who wants to know which documents others have written.
     pub(in crate::host) fn documents_changes(&self) -> broadcast::Receiver<String> {
         self.0.beside.documents.subscribe()
-    }
-
-    /// Takes in an ask as another daemon has stored it, which has also seen to what it asks for.
-    pub(super) fn learn(&self, stored: &Stored) {
-        let ask = &stored.ask;
-        if !self.0.loading.is_over() && !self.index().has_read(ask.id) {
-            // It may have been stored before this daemon took the lead.
-            return self.take_in(stored);
-        }
-        if stored.after_loss && ask.is_changed_by_loss() {
-            // Whatever happens to it next, what is missing comes first.
-            self.lanes().owe(ask.id, true);
-        }
-        let set_by = self.clock().reading().set_by;
-        self.enter(|index| {
-            // A lane may have stored something since.
-            let newest = self.0.store.cached(ask.id);
-            index.insert(newest.as_deref().unwrap_or(ask), set_by);
-        });
-        self.replace_dead_of(ask, None);
-        if stored.settled {
-            self.make_room(&ask.group);
-        }
-        let _nobody = self.0.changes.send(ask.id);
-    }
-
-    /// Reads an ask anew: another daemon may have changed it, or it is not known yet.
-    pub(super) fn refresh(&self, id: AskId) -> Result<(), StoreError> {
-        if let Some(stored) = self.0.store.find(id)? {
-            self.learn(&stored);
-        }
-        Ok(())
     }
 
     /// Holds these for a taker, all or none; else returns for how long another one has one of them. Where daemons share the records it

@@ -1,6 +1,7 @@
 //! What a channel remembers of people where several daemons serve them: entries that each of them changes, in place of a document that one
 //! daemon has alone. Whoever changes what is known of a person has the person's [`Turn`].
 
+use super::snapshot::Snapshot;
 use async_trait::async_trait;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -25,8 +26,8 @@ pub type Writes = BTreeMap<(String, Place), Write>;
 /// How far a daemon has read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
-    /// The oldest transaction that still ran at the last look: what it or a later one changed was not seen for certain.
-    pub(super) since: u64,
+    /// What the last look has seen.
+    pub(super) seen: Snapshot,
     /// The server's era.
     pub(super) era: String,
 }

@@ -21,6 +21,7 @@ mod postgres;
 mod rates;
 mod record;
 mod sharing;
+mod snapshot;
 
 #[cfg(feature = "postgres")]
 pub use copying::{Copied, abort, copy};
@@ -36,12 +37,12 @@ pub use loading::Loading;
 pub use postgres::{Moved, Seen, Turn, Waiting, document_of, lines_of, look, move_group};
 pub use rates::Rates;
 pub use record::{BadRecord, Version};
-pub use sharing::{
-    Along, Basis, Holdings, LeftTo, McpCall, McpCalls, McpMessage, Owed, Pin, Pins, REPORTED, Reached, Sharing, Shown,
-    Silent, Surplus, Tended, Tenure, Wait, Webhook,
-};
 #[cfg(feature = "postgres")]
-pub use sharing::{News, OnItsWay};
+pub use sharing::OnItsWay;
+pub use sharing::{
+    Along, Basis, Holdings, LeftTo, McpCall, McpCalls, McpMessage, News, Owed, Pin, Pins, REPORTED, Reached, Sharing,
+    Shown, Silent, Surplus, Tended, Tenure, Wait, Webhook,
+};
 
 use crate::host::audit::Together;
 use askd_core::{Ask, AskId, Digest, Group, Person, Time};

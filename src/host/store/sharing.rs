@@ -2,6 +2,7 @@
 //! ask: a save says which state it was stepped from, and is refused if another daemon has changed the ask since. What a
 //! step asks for is done by the daemon that holds the ask's group; what concerns the folder of a group, by the host that serves it.
 
+use super::snapshot::Snapshot;
 use super::{Allowed, Save, StoreError, Stored};
 use crate::host::audit::Noted;
 use askd_core::{Ask, AskId, Effect, Group, RequestId, Time};
@@ -234,7 +235,7 @@ pub trait Sharing: Pins + Holdings + McpCalls {
     /// Saves an ask. [`StoreError::Stale`]: another daemon was faster.
     fn save(&self, ask: &Arc<Ask>, basis: &Basis, along: Along<'_>, save: Save) -> Result<(), StoreError>;
 
-    /// What has changed since the last look. One look at a time.
+    /// What has changed since the last look, or as much of it as one look lists. One look at a time.
     fn look(&self) -> Result<News, StoreError>;
 
     /// How far its looks have come.
@@ -305,6 +306,8 @@ pub struct News {
     pub given: Vec<(Group, i64)>,
     /// How many runs had a lease.
     pub runs: usize,
+    /// This is all. Else the next look goes on from here: one look lists only so many.
+    pub is_all: bool,
 }
 
 /// How far the looks of a run have come.
@@ -312,8 +315,8 @@ pub struct News {
 pub struct Reached {
     /// The server's era then.
     pub era: String,
-    /// The oldest transaction that still ran.
-    pub since: u64,
+    /// What they had seen.
+    pub seen: Snapshot,
 }
 
 /// What of a step this daemon does not do itself.

@@ -3,8 +3,9 @@
 use super::asks::ask_id;
 use super::database::{Connections, Database, Failed};
 use super::holding::Holding;
+use super::scanning::{SOME, list};
 use super::statement::statement;
-use super::{InPostgres, failed};
+use super::{InPostgres, NO_ID, failed};
 use crate::host::store::{Holdings, StoreError, Stored, Tended, Tenure};
 use askd_core::{AskId, Group};
 use std::sync::Arc;
@@ -106,8 +107,14 @@ impl Holdings for InPostgres {
 
     fn unsettled(&self, groups: &[Group]) -> Result<Vec<AskId>, StoreError> {
         let groups: Vec<String> = groups.iter().map(Group::to_string).collect();
-        let unsettled = statement("select id::text from askd.asks where not settled and group_name = any($1)");
-        let ids: Result<Vec<String>, _> = self.shared.read(unsettled.bind(groups).all());
+        let ids = list(|last: Option<&String>| {
+            let some = statement(
+                "select id::text from askd.asks
+                 where not settled and id > $1::uuid and group_name = any($2) order by id limit $3",
+            );
+            let last = last.map_or_else(|| NO_ID.to_owned(), String::clone);
+            self.shared.read(some.bind(last).bind(groups.clone()).bind(SOME).all())
+        });
         let ids = ids.map_err(failed("cannot read the questions of a group"))?;
         Ok(ids.iter().filter_map(|id| ask_id(id)).collect())
     }

@@ -4,8 +4,10 @@
 use super::Shared;
 use super::database::{Durable, Failed, LIMIT, LONG, Open, Work, query, scalar};
 use super::hints::Hints;
+use super::news::{now, unseen};
 use super::statement::{Statement, statement};
 use crate::host::store::memory::{Changed, Entries, Known, Memory, Place, Shared as Begun, Turn, Write, Writes};
+use crate::host::store::snapshot::Snapshot;
 use crate::sabotage::on;
 use async_trait::async_trait;
 use serde::Deserialize;
@@ -41,38 +43,39 @@ type Row = (String, String, String, Option<String>);
 /// What a look finds, before it is sorted.
 #[derive(Deserialize)]
 struct Seen {
-    since: String,
+    now: Snapshot,
     era: Option<String>,
     all: bool,
     rows: Vec<Row>,
 }
 
-/// `$1` is the number, `$2` the transaction since which it looks, and `$3` the era in which that was. A transaction of another era says
-/// nothing: after a crash of the server later numbers come again.
-const LOOK: &str = "with known as materialized (
-        select (select mark::text from askd.era) as mark,
-            case when exists (select from askd.era where mark::text = $3) then $2::text::xid8 end as since
+/// `$1` is the number, `$2` the era in which the last look was, and `$3` and `$4` are the snapshot of that. It says nothing in another era:
+/// after a crash of the server later numbers of transactions come again.
+const LOOK: &str = concat!(
+    "with known as materialized (
+        select (select mark::text from askd.era) as mark, not exists (select from askd.era where mark::text = $2) as nothing
     )
     select json_build_object(
-        'since', pg_snapshot_xmin(pg_current_snapshot())::text,
+        'now', ", now!(), ",
         'era', (select mark from known),
-        'all', (select since is null from known),
+        'all', (select nothing from known),
         'rows', (select coalesce(json_agg(json_build_array(name, section, key, value)), '[]') from (
             select name, section, key, value from askd.memory
-                where number = $1 and value is not null and (select since is null from known)
+                where number = $1 and value is not null and (select nothing from known)
             union all
             select name, section, key, value from askd.memory
-                where number = $1 and changed >= (select since from known) and changed < pg_snapshot_xmax(pg_current_snapshot())
-        ) as rows))::text";
+                where number = $1 and not (select nothing from known) and ", unseen!("$3", "$4"), "
+        ) as rows))::text"
+);
 
 fn look(number: &str, known: Option<&Known>) -> Work<String> {
-    let look = statement(LOOK).bind(number.to_owned()).bind(known.map(|known| known.since.to_string()));
-    look.bind(known.map(|known| known.era.clone())).one()
+    let look = statement(LOOK).bind(number.to_owned()).bind(known.map(|known| known.era.clone()));
+    look.since(known.map_or(&Snapshot::default(), |known| &known.seen)).one()
 }
 
 fn sorted(seen: &str) -> io::Result<Changed> {
-    let Seen { since, era, all, rows } = serde_json::from_str(seen)?;
-    let known = era.and_then(|era| Some(Known { since: since.parse().ok()?, era }));
+    let Seen { now, era, all, rows } = serde_json::from_str(seen)?;
+    let known = era.map(|era| Known { seen: now, era });
     let entries = rows.into_iter().map(|(name, section, key, value)| ((name, (section, key)), value)).collect();
     Ok(Changed { entries, all, known })
 }

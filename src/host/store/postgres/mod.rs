@@ -49,7 +49,8 @@ use lease::Lease;
 use news::Mark;
 use parking_lot::Mutex;
 use saving::{Attempt, Unflushed};
-use std::collections::{HashMap, HashSet};
+use statement::statement;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
@@ -164,11 +165,6 @@ pub struct InPostgres {
     known_before: AtomicU64,
     /// The transaction of the last flush.
     flushed: Mutex<u64>,
-    /// The rows that the last look has listed, with their last operations. A transaction that runs for long, in any database of the
-    /// server, has each look list all rows since it began.
-    listed: Mutex<HashMap<String, Option<String>>>,
-    /// The asks of which the last look has heard that they are gone.
-    gone: Mutex<HashSet<String>>,
     hints: Hints,
     closed: AtomicBool,
     last_save_failed: AtomicBool,
@@ -323,13 +319,15 @@ impl Store for InPostgres {
     }
 
     fn allowed(&self) -> Result<Vec<(Group, Vec<Allowed>)>, StoreError> {
-        let read: Work<_> = Arc::new(|connection| {
-            Box::pin(async move {
-                let all = "select group_name, question, at, by::text from askd.allowed order by group_name, question";
-                news::allowed_rows(&query(all).fetch_all(connection).await?)
-            })
+        let rows = scanning::list(|last: Option<&news::AllowedRow>| {
+            let some = statement(
+                "select group_name, question, at, by::text from askd.allowed
+                 where (group_name, question) > ($1, $2) order by group_name, question limit $3",
+            );
+            let (group, question) =
+                last.map(|(group, question, ..)| (group.clone(), question.clone())).unwrap_or_default();
+            self.shared.read_patiently(&some.bind(group).bind(question).bind(scanning::SOME).rows(news::allowed_row))
         });
-        let rows = self.shared.read_patiently(&read);
         Ok(news::allowed_of(rows.map_err(failed("cannot read what may be asked again"))?))
     }
 

@@ -1,11 +1,12 @@
-//! What other daemons have changed: each look lists the rows that were changed since the mark of the one before, and reads those that
-//! this daemon does not know.
+//! What other daemons have changed: each look lists the rows that were changed by transactions which had not ended at the one before, and
+//! reads those that this daemon does not know. However long a transaction runs in any database of the server, the others are listed once.
 
 use super::asks::{Row, Version, ask_id, uuid};
-use super::database::{Failed, scalar};
+use super::database::{Failed, Work, scalar};
 use super::pins::PinRow;
-use super::statement::statement;
-use super::{InPostgres, damaged, failed};
+use super::statement::{Statement, statement};
+use super::{InPostgres, NO_ID, damaged, failed};
+use crate::host::store::snapshot::Snapshot;
 use crate::host::store::{Allowed, BadRecord, News, Store, StoreError, Stored, record};
 use askd_core::{Ask, AskId, Digest, Group, Time};
 use serde::Deserialize;
@@ -14,47 +15,56 @@ use sqlx::{PgConnection, Row as _};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How many rows are read at a time.
-const SOME: usize = 500;
+/// How many rows are listed or read at a time.
+macro_rules! some {
+    () => {
+        500
+    };
+}
+const SOME: usize = some!();
 
 /// Where a look begins.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Mark {
-    /// The oldest transaction that still ran at the last look: what it or a later one changed was not seen for certain.
-    since: u64,
-    /// The same for how many asks each group was given. The first look of all reads every number.
-    counted: u64,
-    /// Whatever is open may have become older than it was seen.
-    open: bool,
+    /// What was seen.
+    seen: Snapshot,
+    /// The same of how many asks each group was given. The first look of all reads every number.
+    counted: Snapshot,
+    /// Whatever is open after this id may have become older than it was seen.
+    open: Option<String>,
 }
 
 impl Mark {
     /// As if a look had been made then. The next one reads how many asks each group was given.
-    pub(super) const fn at(since: u64) -> Self {
-        Self { since, counted: 0, open: false }
+    pub(super) fn at(seen: Snapshot) -> Self {
+        Self { seen, ..Self::default() }
     }
 
-    /// The oldest transaction that still ran.
-    pub(super) fn since(self) -> u64 {
-        self.since
+    /// What was seen.
+    pub(super) fn seen(&self) -> &Snapshot {
+        &self.seen
     }
 
     /// After a crash of the server. Its transactions go on from the last one that is on stable storage, so later numbers come
     /// again.
     pub(super) fn after_crash(self, flushed: u64) -> Self {
-        Self { since: self.since.min(flushed), counted: self.counted.min(flushed), open: true }
+        let [seen, counted] = [self.seen, self.counted].map(|seen| seen.before(flushed));
+        Self { seen, counted, open: Some(NO_ID.to_owned()) }
     }
 }
 
 /// What a look finds, before it is parsed.
 #[derive(Debug, Deserialize)]
 struct Seen {
-    /// The oldest transaction that still runs.
-    since: String,
+    now: Snapshot,
+    /// Some list is full: of what later transactions than this one have changed, something may be missing.
+    last: Option<u64>,
     /// The server's era; none after a crash, until a daemon names one.
     era: Option<String>,
-    /// Each row that was changed, with its last operation.
+    /// Each ask that was changed, or is open after the mark's, with its last operation.
     rows: Vec<(String, Option<String>)>,
+    /// The last one of a full list of what is open.
+    open: Option<String>,
     gone: Vec<String>,
     allowed: Vec<AllowedRow>,
     documents: Vec<String>,
@@ -64,45 +74,95 @@ struct Seen {
     runs: usize,
 }
 
-/// What has changed since `$1`. A number that this server has not reached came with a row from another server, and says nothing here: such
-/// a row has not changed since.
-macro_rules! changed {
+/// A [`Snapshot`] of now. To a transaction its own changes are over: here they are not.
+macro_rules! now {
     () => {
-        "changed >= $1::text::xid8 and changed < pg_snapshot_xmax(pg_current_snapshot())"
+        "json_build_object('next', pg_snapshot_xmax(pg_current_snapshot())::text::bigint, 'running', array(
+             select running::text::bigint from (
+                 select pg_snapshot_xip(pg_current_snapshot()) union all select pg_current_xact_id_if_assigned()
+             ) as known (running) where running is not null))"
+    };
+}
+pub(super) use now;
+
+/// What a transaction has changed that was not over in the snapshot of these values.
+macro_rules! unseen {
+    ($next:literal, $running:literal) => {
+        concat!("(changed = any(", $running, "::text[]::xid8[]) or ", unseen!($next), ")")
+    };
+    // One that had not begun. A number that this server has not reached came with a row from another server, and says nothing here: such a
+    // row has not changed since.
+    ($next:literal) => {
+        concat!("changed >= ", $next, "::text::xid8 and changed < pg_snapshot_xmax(pg_current_snapshot())")
+    };
+}
+pub(super) use unseen;
+
+/// The rows of a table that were not seen in the snapshot of `$1` and `$2`: all of transactions that were running then, and the first of later
+/// ones, but all that one transaction has changed.
+macro_rules! listed {
+    ($table:literal) => {
+        concat!(
+            "(select * from ",
+            $table,
+            " where changed = any($2::text[]::xid8[])
+             union all (select * from ",
+            $table,
+            " where ",
+            unseen!("$1"),
+            " order by changed fetch first ",
+            some!(),
+            " rows with ties))"
+        )
     };
 }
 
-/// One statement, because each takes a round trip or two: `$1` is the transaction since which it looks, `$2` the same for how many asks
-/// each group was given, and `$3` whether it lists all that is open.
+/// The last transaction of such a list, if it is full.
+macro_rules! last {
+    ($listed:literal) => {
+        concat!(
+            "(select max(changed::text::bigint) from ",
+            $listed,
+            " where changed >= $1::text::xid8 having count(*) >= ",
+            some!(),
+            ")"
+        )
+    };
+}
+
+/// One statement, because each takes a round trip or two. `$1` and `$2` are the snapshot since which it looks, `$3` and `$4` the same for how
+/// many asks each group was given, and `$5` is the id after which it lists what is open, if it does.
 const LOOK: &str = concat!(
-    "select json_build_object(
-    'since', pg_snapshot_xmin(pg_current_snapshot())::text,
+    "with kept as ", listed!("(select id, operations, changed from askd.asks
+         union all select id, operations, changed from askd.settled) as kept"), ",
+    open as (select id, operations from askd.asks where not settled and id > $5::uuid order by id limit ", some!(), "),
+    gone as ", listed!("askd.gone"), ",
+    allowed as ", listed!("askd.allowed"), ",
+    documents as ", listed!("askd.documents"), ",
+    pins as ", listed!("askd.pins"), "
+    select json_build_object(
+    'now', ", now!(), ",
+    'last', least(", last!("kept"), ", ", last!("gone"), ", ", last!("allowed"), ", ", last!("documents"), ", ", last!("pins"), "),
     'era', (select mark from askd.era),
-    'rows', (select coalesce(json_agg(json_build_array(id, operations[1])), '[]') from (
-                 select id, operations from askd.asks
-                     where ", changed!(), " or $3 and not settled
-                 union all select id, operations from askd.settled
-                     where ", changed!(), "
-             ) as kept),
-    'gone', (select coalesce(json_agg(id), '[]') from askd.gone
-             where ", changed!(), "),
+    'rows', (select coalesce(json_agg(json_build_array(id, operations[1])), '[]')
+             from (select id, operations from kept union select id, operations from open) as rows),
+    'open', (select max(id::text) from open having count(*) >= ", some!(), "),
+    'gone', (select coalesce(json_agg(id), '[]') from gone),
     'allowed', (select coalesce(json_agg(json_build_array(group_name, question, at, by::text) order by group_name, question), '[]')
-                from askd.allowed where ", changed!(), "),
-    'documents', (select coalesce(json_agg(name), '[]') from askd.documents
-                  where ", changed!(), "),
+                from allowed),
+    'documents', (select coalesce(json_agg(name), '[]') from documents),
     'given', (select coalesce(json_agg(json_build_array(group_name, accepted)), '[]') from askd.counts
-              where changed >= $2::text::xid8 and (changed < pg_snapshot_xmax(pg_current_snapshot()) or $2 = '0')),
-    'pins', (select coalesce(json_agg(json_build_array(group_name, node, strange)), '[]') from askd.pins
-             where ", changed!(), "),
+              where $3 = '0' or ", unseen!("$3", "$4"), "),
+    'pins', (select coalesce(json_agg(json_build_array(group_name, node, strange)), '[]') from pins),
     'runs', (select count(*) from askd.runs)
 )::text"
 );
 
 /// A row of `askd.allowed`: group, question, time, person.
-type AllowedRow = (String, String, i64, String);
+pub(super) type AllowedRow = (String, String, i64, String);
 
-pub(super) fn allowed_rows(rows: &[PgRow]) -> Result<Vec<AllowedRow>, sqlx::Error> {
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?))).collect()
+pub(super) fn allowed_row(row: &PgRow) -> Result<AllowedRow, sqlx::Error> {
+    Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?))
 }
 
 /// The rows by group. They are in the order of their groups.
@@ -123,17 +183,22 @@ pub(super) fn allowed_of(rows: Vec<AllowedRow>) -> Vec<(Group, Vec<Allowed>)> {
     all
 }
 
-/// Which transaction is the oldest that still runs.
-pub(super) async fn mark(connection: &mut PgConnection) -> Result<Mark, sqlx::Error> {
-    let since = scalar::<String>("select pg_snapshot_xmin(pg_current_snapshot())::text").fetch_one(connection).await?;
-    Ok(Mark::at(since.parse().unwrap_or_default()))
+/// Which transactions are over.
+pub(super) async fn snapshot(connection: &mut PgConnection) -> Result<Snapshot, sqlx::Error> {
+    let now = scalar::<String>(concat!("select ", now!(), "::text")).fetch_one(connection).await?;
+    serde_json::from_str(&now).map_err(|error| sqlx::Error::Decode(error.into()))
 }
 
-/// All that was changed since `mark`, as it is at one moment.
-async fn changed_since(connection: &mut PgConnection, mark: Mark) -> Result<Seen, sqlx::Error> {
-    let look = scalar::<String>(LOOK).bind(mark.since.to_string()).bind(mark.counted.to_string()).bind(mark.open);
-    let seen = look.fetch_one(connection).await?;
-    serde_json::from_str(&seen).map_err(|error| sqlx::Error::Decode(error.into()))
+impl Statement {
+    /// With the two values of a snapshot.
+    pub(super) fn since(self, seen: &Snapshot) -> Self {
+        self.bind(seen.next.to_string()).bind(seen.running.iter().map(u64::to_string).collect::<Vec<_>>())
+    }
+}
+
+/// What was changed since `mark`, as it is at one moment.
+fn look(mark: &Mark) -> Work<String> {
+    statement(LOOK).since(&mark.seen).since(&mark.counted).bind(mark.open.clone()).one()
 }
 
 impl InPostgres {
@@ -221,42 +286,38 @@ impl InPostgres {
     /// What has changed since the last look, as this daemon does not know it yet.
     pub(super) fn read_news(&self) -> Result<News, StoreError> {
         let what = "cannot read what other daemons have changed";
-        let see = || {
-            let since = *self.mark.lock();
-            let seen = self
-                .shared
-                .read(Arc::new(move |connection| Box::pin(async move { changed_since(connection, since).await })));
-            seen.map_err(failed(what))
+        let before = || self.mark.lock().clone();
+        let see = |since: &Mark| -> Result<Seen, StoreError> {
+            let seen = self.shared.read(look(since)).map_err(failed(what))?;
+            serde_json::from_str(&seen).map_err(|error| StoreError::Io { what: what.to_owned(), source: error.into() })
         };
-        let mut seen = see()?;
+        let mut since = before();
+        let mut seen = see(&since)?;
         if seen.era.as_ref() != Some(&self.era()) {
             // The server has crashed.
             Store::flush(self)?;
-            seen = see()?;
+            since = before();
+            seen = see(&since)?;
         }
-        let Seen { since, era, rows, gone, allowed, documents, given, pins, runs } = seen;
-        let since = since.parse().unwrap_or_default();
+        let Seen { now, last, era, rows, open, gone, allowed, documents, given, pins, runs } = seen;
+        let is_all = last.is_none() && open.is_none();
+        let mark = match last {
+            None => Mark { seen: now.clone(), counted: now, open },
+            Some(last) => Mark { seen: now.before(last + 1), counted: since.counted, open },
+        };
         let foreign: Vec<String> = {
-            let (listed, cache) = (self.listed.lock(), self.cache.lock());
+            let cache = self.cache.lock();
             let is_known = |(id, operation): &(String, Option<String>)| {
                 let known = ask_id(id).and_then(|id| cache.record_of(id));
-                listed.get(id) == Some(operation)
-                    || known.is_some_and(|(known, _)| operation.as_deref() == Some(&known.operation.to_string()))
+                known.is_some_and(|(known, _)| operation.as_deref() == Some(&known.operation.to_string()))
             };
-            rows.iter().filter(|row| !is_known(row)).map(|(id, _)| id.clone()).collect()
-        };
-        let listed = rows.into_iter().collect();
-        let unheard = {
-            let heard = self.gone.lock();
-            gone.iter().filter(|id| !heard.contains(*id)).cloned().collect()
+            rows.into_iter().filter(|row| !is_known(row)).map(|(id, _)| id).collect()
         };
         let rows = self.rows(&foreign).map_err(failed(what))?;
-        let records = self.records_of_gone(unheard).map_err(failed(what))?;
+        let records = self.records_of_gone(gone).map_err(failed(what))?;
         // Nothing can fail from here on: what counts as seen has to be told.
         self.know_pins(pins);
-        *self.gone.lock() = gone.into_iter().collect();
-        *self.listed.lock() = listed;
-        let mut news = News { allowed: allowed_of(allowed), documents, runs, ..News::default() };
+        let mut news = News { allowed: allowed_of(allowed), documents, runs, is_all, ..News::default() };
         for row in rows {
             match self.keep(&row, None) {
                 Ok(stored) => news.changed.push(stored),
@@ -272,11 +333,13 @@ impl InPostgres {
             self.cache.lock().remove(ask.id);
             self.unflushed.lock().remove(&ask.id);
         }
-        news.given.extend(given.into_iter().filter_map(|(group, count)| Some((group.parse().ok()?, count))));
+        // Whoever goes by these numbers has to know the asks.
+        let given = given.into_iter().filter(|_| last.is_none());
+        news.given.extend(given.filter_map(|(group, count)| Some((group.parse().ok()?, count))));
         // The server may have crashed meanwhile.
         let now = self.era.lock();
         if era.as_ref() == Some(&*now) {
-            *self.mark.lock() = Mark { since, counted: since, open: false };
+            *self.mark.lock() = mark;
         }
         drop(now);
         Ok(news)

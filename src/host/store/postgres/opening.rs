@@ -6,7 +6,7 @@ use super::documents::InTables;
 use super::hints::Hints;
 use super::holding::Holding;
 use super::lease::{Leading, Lease};
-use super::news::{Mark, mark};
+use super::news::{Mark, snapshot};
 use super::nodes::{ALONE, Joined, Joining, Node, abandon, begin};
 use super::pins::{self, PinRow};
 use super::settling::Settling;
@@ -293,7 +293,7 @@ impl Waiting {
             let (node, run) = (node.clone(), run.clone());
             Box::pin(async move {
                 // Before anything is read: what is changed from now on is news.
-                let since = mark(&mut *connection).await?;
+                let since = Mark::at(snapshot(&mut *connection).await?);
                 let held = runs::open(&mut *connection, (&run, &node), leads).await?;
                 Ok((since, synced(&mut *connection).await?, pins::all(connection).await?, held))
             })
@@ -345,8 +345,6 @@ impl Waiting {
             mark: Mutex::new(since),
             known_before: AtomicU64::new(0),
             flushed: Mutex::new(flushed),
-            listed: Mutex::default(),
-            gone: Mutex::default(),
             hints: self.hints.clone(),
             _held: self.held.clone(),
             closed: AtomicBool::new(false),

@@ -235,10 +235,9 @@ impl InPostgres {
         if *known != era {
             self.unflushed.lock().values_mut().for_each(|saved| saved.lost = true);
             *self.cache.lock() = Cache::default();
-            self.listed.lock().clear();
             // So is what was seen of others.
             let mut mark = self.mark.lock();
-            *mark = mark.after_crash(*self.flushed.lock());
+            *mark = std::mem::take(&mut *mark).after_crash(*self.flushed.lock());
             drop(mark);
             *known = era;
         }

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 /// How many records are read at a time.
-const SOME: i64 = 500;
+pub(super) const SOME: i64 = 500;
 /// How soon it reads again what could not be read.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -56,6 +56,18 @@ impl Shared {
                 Ok(())
             });
         }
+    }
+}
+
+/// A whole list, read some rows at a time: each page has those after the last row so far.
+pub(super) fn list<T>(page: impl Fn(Option<&T>) -> Result<Vec<T>, Failed>) -> Result<Vec<T>, Failed> {
+    let mut all = Vec::new();
+    loop {
+        let some = page(all.last())?;
+        if some.is_empty() {
+            return Ok(all);
+        }
+        all.extend(some);
     }
 }
 

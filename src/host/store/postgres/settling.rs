@@ -90,7 +90,8 @@ impl Settling {
         if let Err(error) = self.drop_weeks().await {
             tracing::debug!(%error, "cannot drop the tables of past weeks");
         }
-        let now = self.database.read(false, Arc::new(|connection| Box::pin(news::mark(connection)))).await?.since();
+        let now =
+            self.database.read(false, Arc::new(|connection| Box::pin(news::snapshot(connection)))).await?.oldest();
         let Some(before) = self.before.replace(now) else { return Ok(()) };
         if self.may_settle().await? { self.move_all(before).await } else { Ok(()) }
     }

@@ -80,15 +80,15 @@ impl Sharing for InPostgres {
 
     fn reached(&self) -> Reached {
         let era = self.era.lock();
-        Reached { era: era.clone(), since: self.mark.lock().since() }
+        Reached { era: era.clone(), seen: self.mark.lock().seen().clone() }
     }
 
-    fn go_on_from(&self, Reached { era, since }: &Reached) -> bool {
+    fn go_on_from(&self, Reached { era, seen }: &Reached) -> bool {
         let known = self.era.lock();
         let goes_on = *known == *era;
         if goes_on {
-            *self.mark.lock() = Mark::at(*since);
-            self.known_before.store(*since, Ordering::Relaxed);
+            *self.mark.lock() = Mark::at(seen.clone());
+            self.known_before.store(seen.oldest(), Ordering::Relaxed);
         }
         goes_on
     }

@@ -184,62 +184,6 @@ fn what_a_look_cannot_read_is_not_at_hand_as_it_was() {
     assert!(matches!(other.store.load(&first.group, first.id), Err(StoreError::Damaged { .. })));
 }
 
-/// Else each look would read all of them again, for as long as any transaction runs on that server.
-#[test]
-fn a_look_reads_a_row_once_however_long_others_have_it_listed() {
-    let Some(server) = Server::found() else { return };
-    let [one, other] = two(&server);
-    let [of_one, of_other] = [&one, &other].map(|opened| opened.store.shared().unwrap());
-    let mut long = server.runtime.block_on(PgConnection::connect(&server.url)).unwrap();
-    let mut long = |text: &'static str| server.runtime.block_on(sqlx::raw_sql(text).execute(&mut long)).unwrap();
-    long("begin; select pg_current_xact_id()");
-    let first = Arc::new(ask(1, "g"));
-    of_one.save(&first, &Basis::New(0), Along::default(), Save::Now).unwrap();
-    let changed = || of_other.look().unwrap().changed.len();
-    assert_eq!(changed(), 1);
-    // It is not at hand any more, as if others had pushed it out.
-    server.sql(
-        "create function askd.stays() returns trigger language plpgsql as 'begin return null; end';
-         create trigger stays before delete on askd.asks for each row execute function askd.stays()",
-    );
-    other.store.forget(&first.group, first.id).unwrap();
-    assert_eq!(other.store.cached(first.id), None);
-    assert_eq!(changed(), 0);
-    let viewed = step(&first, Event::Viewed);
-    of_one.save(&viewed, &Basis::Ask(first), Along::default(), Save::Now).unwrap();
-    assert_eq!((changed(), changed()), (1, 0));
-    long("commit");
-}
-
-/// Transactions have their numbers when they begin to write, and end in any order.
-#[test]
-fn a_look_sees_what_a_transaction_has_changed_however_late_it_ends() {
-    let Some(server) = Server::found() else { return };
-    let [one, other] = two(&server);
-    let [of_one, of_other] = [&one, &other].map(|opened| opened.store.shared().unwrap());
-    // These have one code.
-    server.sql("drop index askd.asks_short");
-    let [first, second] = [1, 2].map(|number| Arc::new(ask(number, "g")));
-    for (given, ask) in [(0, &first), (1, &second)] {
-        of_one.save(ask, &Basis::New(given), Along::default(), Save::Now).unwrap();
-    }
-    let changed = || of_other.look().unwrap().changed.into_iter().map(|stored| stored.ask.id).collect::<Vec<_>>();
-    assert_eq!(changed().len(), 2);
-    let mut late = server.runtime.block_on(PgConnection::connect(&server.url)).unwrap();
-    let mut late = |text: String| server.runtime.block_on(sqlx::raw_sql(&text).execute(&mut late)).unwrap();
-    late(format!(
-        "begin; update askd.asks set revision = revision + 1, changed = pg_current_xact_id(),
-             operations = array_prepend(gen_random_uuid(), operations) where id = '{}'",
-        uuid(first.id)
-    ));
-    of_one.save(&step(&second, Event::Viewed), &Basis::Ask(second.clone()), Along::default(), Save::Now).unwrap();
-    assert_eq!(changed(), [second.id]);
-    assert_eq!(changed(), []);
-    late("commit".to_owned());
-    assert_eq!(changed(), [first.id]);
-    assert_eq!(changed(), []);
-}
-
 #[test]
 fn what_is_to_be_told_in_the_pause_after_a_notice_is_told_after_it() {
     let Some(server) = Server::found() else { return };

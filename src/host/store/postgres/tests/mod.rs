@@ -9,6 +9,7 @@ mod holding;
 mod hosts;
 mod joining;
 mod leading;
+mod looks;
 mod memory;
 mod restored;
 mod settling;

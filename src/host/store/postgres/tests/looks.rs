@@ -1,0 +1,115 @@
+//! What a look lists of what other daemons have changed.
+
+use super::edges::two;
+use super::*;
+
+/// A transaction that another program begins on the server, and what is done in it.
+fn transaction(server: &Server) -> impl FnMut(&str) + '_ {
+    let mut connection = server.runtime.block_on(PgConnection::connect(&server.url)).unwrap();
+    let mut run = move |text: &str| {
+        server.runtime.block_on(sqlx::raw_sql(text).execute(&mut connection)).unwrap();
+    };
+    run("begin; select pg_current_xact_id()");
+    run
+}
+
+/// Else all that was changed since it began would be listed, and looks would soon take too long.
+#[test]
+fn a_look_lists_a_row_once_however_long_another_transaction_runs() {
+    let Some(server) = Server::found() else { return };
+    let [one, other] = two(&server);
+    let [of_one, of_other] = [&one, &other].map(|opened| opened.store.shared().unwrap());
+    let mut long = transaction(&server);
+    let first = Arc::new(ask(1, "g"));
+    of_one.save(&first, &Basis::New(0), Along::default(), Save::Now).unwrap();
+    let changed = || of_other.look().unwrap().changed.len();
+    assert_eq!(changed(), 1);
+    // What is listed now would be read, as it is not what is at hand.
+    server.sql("update askd.asks set operations = array_prepend(gen_random_uuid(), operations)");
+    assert_eq!(changed(), 0);
+    long("update askd.asks set changed = pg_current_xact_id(); commit");
+    assert_eq!((changed(), changed()), (1, 0));
+}
+
+/// Transactions have their numbers when they begin to write, and end in any order.
+#[test]
+fn a_look_sees_what_a_transaction_has_changed_however_late_it_ends() {
+    let Some(server) = Server::found() else { return };
+    let [one, other] = two(&server);
+    let [of_one, of_other] = [&one, &other].map(|opened| opened.store.shared().unwrap());
+    // These have one code.
+    server.sql("drop index askd.asks_short");
+    let [first, second] = [1, 2].map(|number| Arc::new(ask(number, "g")));
+    for (given, ask) in [(0, &first), (1, &second)] {
+        of_one.save(ask, &Basis::New(given), Along::default(), Save::Now).unwrap();
+    }
+    let changed = || of_other.look().unwrap().changed.into_iter().map(|stored| stored.ask.id).collect::<Vec<_>>();
+    assert_eq!(changed().len(), 2);
+    let mut late = server.runtime.block_on(PgConnection::connect(&server.url)).unwrap();
+    let mut late = |text: String| server.runtime.block_on(sqlx::raw_sql(&text).execute(&mut late)).unwrap();
+    late(format!(
+        "begin; update askd.asks set revision = revision + 1, changed = pg_current_xact_id(),
+             operations = array_prepend(gen_random_uuid(), operations) where id = '{}'",
+        uuid(first.id)
+    ));
+    of_one.save(&step(&second, Event::Viewed), &Basis::Ask(second.clone()), Along::default(), Save::Now).unwrap();
+    assert_eq!(changed(), [second.id]);
+    assert_eq!(changed(), []);
+    late("commit".to_owned());
+    assert_eq!(changed(), [first.id]);
+    assert_eq!(changed(), []);
+}
+
+/// A daemon may have been cut off for long. Whoever judges a request by how many asks its group was given has to know all of them.
+#[test]
+fn what_is_too_much_for_one_look_is_left_for_the_next_one() {
+    const MANY: i64 = 520;
+    let Some(server) = Server::found() else { return };
+    let [one, other] = two(&server);
+    let [of_one, of_other] = [&one, &other].map(|opened| opened.store.shared().unwrap());
+    // These have one code.
+    server.sql("drop index askd.asks_short");
+    let mut late = transaction(&server);
+    for number in 0..MANY {
+        let ask = Arc::new(ask(u128::try_from(number).unwrap() + 1, "g"));
+        of_one.save(&ask, &Basis::New(number), Along::default(), Save::Soon).unwrap();
+    }
+    let look = || {
+        let news = of_other.look().unwrap();
+        (news.changed.len(), news.is_all, news.given)
+    };
+    let given = || vec![("g".parse().unwrap(), MANY)];
+    assert_eq!(of_one.unsettled(&["g".parse().unwrap()]).unwrap().len(), 520, "other lists are read to their ends");
+    assert_eq!(look(), (500, false, Vec::new()));
+    // That one has an earlier number than what is left.
+    late(
+        "update askd.asks set changed = pg_current_xact_id(), operations = array_prepend(gen_random_uuid(), operations)
+              where id = (select id from askd.asks order by id limit 1);
+          commit",
+    );
+    assert_eq!(look(), (21, true, given()));
+    assert_eq!(look(), (0, true, Vec::new()));
+    // There is no cutting in the middle of what one transaction has changed.
+    server.sql("update askd.asks set changed = pg_current_xact_id(), operations = array_prepend(gen_random_uuid(), operations)");
+    assert_eq!(look(), (520, false, Vec::new()));
+    assert_eq!(look(), (0, true, Vec::new()));
+    // All that is open may be older than it was seen, however long ago it was changed.
+    other.store.probe().unwrap();
+    server.crash();
+    one.store.flush().unwrap();
+    assert_eq!(look(), (500, false, Vec::new()));
+    assert_eq!(look(), (20, true, Vec::new()));
+    assert_eq!(look(), (0, true, Vec::new()));
+}
+
+#[test]
+fn all_that_may_be_asked_again_is_read_however_much_it_is() {
+    let Some(server) = Server::found() else { return };
+    let opened = server.opened("here");
+    server.sql(
+        "insert into askd.allowed (group_name, question, at, by)
+             select 'g' || n % 3, encode(sha256(n::text::bytea), 'hex'), n, '{\"channel\": \"web\", \"id\": \"operator\", \"name\": null}' from generate_series(1, 1100) as n",
+    );
+    let allowed = opened.store.allowed().unwrap();
+    assert_eq!(allowed.iter().map(|(_, of_group)| of_group.len()).collect::<Vec<_>>(), [366, 367, 367]);
+}

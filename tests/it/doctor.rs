@@ -24,7 +24,7 @@ enum Broken {
 }
 
 /// What it said: the checks with a fault, each with its fix; and all of it for a failed story.
-async fn doctor(world: &World, extra: &str) -> (Vec<(String, String)>, String) {
+pub(crate) async fn doctor(world: &World, extra: &str) -> (Vec<(String, String)>, String) {
     doctor_with(world, extra, &[]).await
 }
 

@@ -20,6 +20,7 @@ mod bad_input;
 mod both_channels;
 mod briefing;
 mod broken_on_purpose;
+mod clocks;
 mod command_line;
 mod copying;
 mod crashes;

@@ -6,7 +6,6 @@ use crate::in_slack::{ALICE, BOB, CHANNEL};
 use crate::on_postgres::Database;
 use crate::on_whatsapp::ADA;
 use crate::remote::{Agent, Remote};
-use crate::timing::faketime;
 use crate::whatsapp_window::with_template;
 use askd_sim::slack::{APP_TOKEN, BOT_TOKEN, Config, FaultKind, Message, SIGNING_SECRET, Slack, too_early};
 use askd_sim::whatsapp::{Config as WhatsappConfig, Whatsapp};
@@ -664,38 +663,6 @@ async fn an_answer_after_the_deadline_is_late_at_every_daemon() {
     assert_eq!(meanwhile(|| agent.outcome("r1"))["result"]["status"], "timeout");
 }
 
-/// The clock of one host is an hour fast. The daemons go by the database's.
-#[test]
-fn the_clock_of_a_host_makes_no_difference() {
-    a_host_is_an_hour_ahead(None);
-}
-
-fn a_host_is_an_hour_ahead(sabotage: Option<&'static str>) {
-    let (Some(database), Some(faketime)) = (Database::found(), faketime()) else { return };
-    let text = "[asks]\ntimeout = \"30m\"\n[groups.research]\nroutes = [{ channel = \"web\" }]\n";
-    let host = |number: usize| {
-        let settings = database.settings(&format!("host-{number}"));
-        let world = World::empty().in_files().with_binary().config(text).more_config(&settings);
-        let world = sabotage.into_iter().fold(world, |world, name| world.env("ASKD_SABOTAGE", name));
-        let ahead = faketime.into_iter().chain([("FAKETIME", "+3600")]).filter(|_| number == 1);
-        Remote::ready(ahead.fold(world, |world, (name, value)| world.env(name, value)))
-    };
-    let mut hosts = [host(0), host(1)];
-    for host in &mut hosts {
-        host.world.start_waiting();
-        within(SOON, "a daemon to be well", || (host.world.raw("GET", "/readyz", "", "").1 == "ready\n").then_some(()));
-    }
-    for (request, asks) in [("r1", 0), ("r2", 1)] {
-        let agent = hosts[asks].agent("research");
-        assert_eq!(agent.ask(request, "Deploy?").0, 201);
-        hosts[1 - asks].answer(request, "yes");
-        assert_eq!(agent.outcome(request)["result"]["answers"], json!({"Deploy?": "yes"}));
-    }
-    let ages = "select abs(extract(epoch from (record -> 'waiters' -> 0 ->> 'asked_at')::timestamptz - clock_timestamp()))::integer::text from askd.asks";
-    let ages = database.query(ages);
-    assert!(ages.len() == 2 && ages.iter().all(|age| age.parse::<u32>().unwrap() < 60), "{ages:?}");
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_daemons_of_one_name_the_second_is_refused() {
     let Some(cluster) = Cluster::of(1).await else { return };
@@ -750,14 +717,6 @@ async fn a_daemon_that_takes_for_whole_what_a_crash_has_left_is_noticed() {
         return;
     }
     assert!(is_noticed(the_database_loses_a_card(Some(("sameera", false)))), "sameera: nobody noticed");
-}
-
-#[test]
-fn a_daemon_that_goes_by_its_own_clock_is_noticed() {
-    if Database::found().is_some() && faketime().is_some() {
-        let noticed = thread::spawn(|| a_host_is_an_hour_ahead(Some("ownclock"))).join().is_err();
-        assert!(noticed, "ownclock: nobody noticed");
-    }
 }
 
 /// What Slack has told one leader to wait, the next one waits, too.

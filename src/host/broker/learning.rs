@@ -25,27 +25,29 @@ impl Broker {
         if let Some((_, what)) = looked.failed.as_ref().filter(|(at, _)| *at > then && !on("inturn")) {
             return Err(StoreError::Io { what: what.clone(), source: io::ErrorKind::TimedOut.into() });
         }
-        let learned = self.learn_all(began, &mut looked).await;
+        let is_all = self.learn_all(began, &mut looked).await;
+        self.0.beside.is_behind.store(matches!(is_all, Ok(false)), Ordering::Relaxed);
+        let learned = is_all.and_then(|is_all| {
+            let what = || "other daemons have changed more than can be read at once".to_owned();
+            let much = || StoreError::Io { what: what(), source: io::ErrorKind::TimedOut.into() };
+            is_all.then_some(()).ok_or_else(much)
+        });
         if let Err(error) = &learned {
             looked.failed = Some((self.0.beside.clock.monotonic(), error.to_string()));
         }
         learned.inspect(|()| *self.0.beside.seen.lock() = Some(began))
     }
 
-    /// Looks until there is no more. After a time without looks that may take too long for whoever waits: the next one goes on.
-    async fn learn_all(&self, began: Moment, looked: &mut Looked) -> Result<(), StoreError> {
+    /// Looks until there is no more. `false`: that would have taken too long for whoever waits, and the next look goes on.
+    async fn learn_all(&self, began: Moment, looked: &mut Looked) -> Result<bool, StoreError> {
         loop {
             let news = self.in_store(Sharing::look).await?;
-            let is_all = news.is_all;
+            let is_all = news.is_all || on("onelook");
             let before = std::mem::take(&mut looked.all_learned);
             self.learn_news(news);
             looked.all_learned = before;
-            if is_all || on("onelook") {
-                return Ok(());
-            }
-            if self.0.beside.clock.monotonic().since(began) > AT_ONCE {
-                let what = "other daemons have changed more than can be read at once".to_owned();
-                return Err(StoreError::Io { what, source: io::ErrorKind::TimedOut.into() });
+            if is_all || self.0.beside.clock.monotonic().since(began) > AT_ONCE {
+                return Ok(is_all);
             }
         }
     }

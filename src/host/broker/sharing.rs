@@ -46,6 +46,8 @@ pub(super) struct Beside {
     /// One look at a time, and when the last one began that succeeded.
     pub(super) looked: tokio::sync::Mutex<Looked>,
     pub(super) seen: Mutex<Option<Moment>>,
+    /// There is more than the last one has read.
+    pub(super) is_behind: AtomicBool,
     /// How many runs had a lease then.
     pub(super) runs: AtomicUsize,
     /// What is under way for others, and is still noted as owed. After a crash of the database other work may have its number.
@@ -78,6 +80,7 @@ impl Default for Beside {
             silent: Mutex::default(),
             looked: tokio::sync::Mutex::new(Looked { all_learned: true, failed: None }),
             seen: Mutex::default(),
+            is_behind: AtomicBool::default(),
             runs: AtomicUsize::default(),
             paying: Mutex::default(),
             burst: Mutex::default(),
@@ -85,6 +88,17 @@ impl Default for Beside {
             documents: broadcast::Sender::new(DOCUMENTS),
             clock: Clock::system(),
         }
+    }
+}
+
+/// Logs when it begins to fail, and when it works again.
+fn log_change(kept_up: &Result<(), StoreError>, failing: &mut bool) {
+    match (kept_up, std::mem::replace(failing, kept_up.is_err())) {
+        (Err(error), false) => {
+            tracing::warn!(%error, "cannot keep up with the other daemons; trying again every second");
+        }
+        (Ok(()), true) => tracing::info!("keeping up with the other daemons again"),
+        (Ok(()), false) | (Err(_), true) => {}
     }
 }
 
@@ -105,7 +119,9 @@ impl Broker {
         let clock = &self.0.beside.clock;
         let (mut hint, mut told, mut failing) = (shared.hint(), None, false);
         let (mut next, telling) = (clock.monotonic(), Arc::new(tokio::sync::Mutex::new(())));
-        let (mut tended, mut first): (Option<(Moment, usize)>, _) = (None, true);
+        let mut tended: Option<(Moment, usize)> = None;
+        // It holds nothing before it has looked.
+        self.0.beside.is_behind.store(true, Ordering::Relaxed);
         // What is known was read before; one that is cut off before its first look is as blind as later.
         self.0.beside.seen.lock().get_or_insert(next);
         loop {
@@ -116,8 +132,7 @@ impl Broker {
                 self.0.saves.until_no_burst().await;
                 heard
             };
-            // It holds nothing before it has looked.
-            let look = if std::mem::take(&mut first) { Duration::ZERO } else { LOOK };
+            let look = if self.0.beside.is_behind.load(Ordering::Relaxed) { Duration::ZERO } else { LOOK };
             tokio::select! {
                 () = clock.sleep(look), if !on("nopoll") => {}
                 Ok(()) = told_of_news => {}
@@ -153,18 +168,7 @@ impl Broker {
                 told = waits.is_ok().then_some(now);
                 kept_up = kept_up.and(waits);
             }
-            match kept_up {
-                Ok(()) => {
-                    if std::mem::take(&mut failing) {
-                        tracing::info!("keeping up with the other daemons again");
-                    }
-                }
-                Err(error) if !failing => {
-                    failing = true;
-                    tracing::warn!(%error, "cannot keep up with the other daemons; trying again every second");
-                }
-                Err(_) => {}
-            }
+            log_change(&kept_up, &mut failing);
         }
     }
 

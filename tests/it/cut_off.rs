@@ -145,7 +145,7 @@ fn others_store(cluster: &Cluster, count: usize) {
              select * into strict asked from askd.asks;
              for number in 1..{count} loop
                  new := gen_random_uuid();
-                 code := 'x' || number;
+                 code := 'x' || lpad(number::text, 6, '0');
                  insert into askd.asks (id, group_name, revision, operations, short_id, record)
                      select new, asked.group_name, 1, array[gen_random_uuid()], code,
                          replace(replace(replace(asked.record::text, replace(asked.id::text, '-', ''), replace(new::text, '-', '')),
@@ -174,6 +174,12 @@ async fn a_daemon_has_missed_much(sabotage: Option<&'static str>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_that_has_missed_much_knows_all_of_it_before_it_says_what_is_not_there() {
     a_daemon_has_missed_much(None).await;
+}
+
+/// It reads only some of it before it gives way to whoever waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_for_more_than_can_be_read_at_once_is_not_told_that_there_is_nothing() {
+    a_daemon_has_missed_much(Some("brief")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

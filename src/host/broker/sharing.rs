@@ -95,7 +95,7 @@ impl Default for Beside {
 fn log_change(kept_up: &Result<(), StoreError>, failing: &mut bool) {
     match (kept_up, std::mem::replace(failing, kept_up.is_err())) {
         (Err(error), false) => {
-            tracing::warn!(%error, "cannot keep up with the other daemons; trying again every second");
+            tracing::warn!(%error, "cannot keep up with the other daemons; trying again");
         }
         (Ok(()), true) => tracing::info!("keeping up with the other daemons again"),
         (Ok(()), false) | (Err(_), true) => {}
@@ -132,7 +132,7 @@ impl Broker {
                 self.0.saves.until_no_burst().await;
                 heard
             };
-            let look = if self.0.beside.is_behind.load(Ordering::Relaxed) { Duration::ZERO } else { LOOK };
+            let look = if self.0.beside.is_behind.swap(false, Ordering::Relaxed) { Duration::ZERO } else { LOOK };
             tokio::select! {
                 () = clock.sleep(look), if !on("nopoll") => {}
                 Ok(()) = told_of_news => {}

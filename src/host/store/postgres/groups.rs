@@ -110,7 +110,7 @@ impl Holdings for InPostgres {
         let ids = list(|last: Option<&String>| {
             let some = statement(
                 "select id::text from askd.asks
-                 where not settled and id > $1::uuid and group_name = any($2) order by id limit $3",
+                 where not settled and id > $1::uuid and group_name = any($2) order by asks.id limit $3",
             );
             let last = last.map_or_else(|| NO_ID.to_owned(), String::clone);
             self.shared.read(some.bind(last).bind(groups.clone()).bind(SOME).all())

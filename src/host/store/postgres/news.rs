@@ -1,5 +1,5 @@
 //! What other daemons have changed: each look lists the rows that were changed by transactions which had not ended at the one before, and
-//! reads those that this daemon does not know. However long a transaction runs in any database of the server, the others are listed once.
+//! reads those that this daemon does not know. So a transaction that runs for long, in any database of the server, has nothing listed again.
 
 use super::asks::{Row, Version, ask_id, uuid};
 use super::database::{Failed, Work, scalar};
@@ -15,13 +15,14 @@ use sqlx::{PgConnection, Row as _};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How many rows are listed or read at a time.
+/// How many rows are read at a time.
+const SOME: usize = 500;
+/// How many rows of a kind a look lists, but for the rest of what one transaction has changed.
 macro_rules! some {
     () => {
-        500
+        1000
     };
 }
-const SOME: usize = some!();
 
 /// Where a look begins.
 #[derive(Debug, Clone, Default)]
@@ -80,7 +81,7 @@ macro_rules! now {
         "json_build_object('next', pg_snapshot_xmax(pg_current_snapshot())::text::bigint, 'running', array(
              select running::text::bigint from (
                  select pg_snapshot_xip(pg_current_snapshot()) union all select pg_current_xact_id_if_assigned()
-             ) as known (running) where running is not null))"
+             ) as known (running) where running < pg_snapshot_xmax(pg_current_snapshot())))"
     };
 }
 pub(super) use now;
@@ -98,8 +99,8 @@ macro_rules! unseen {
 }
 pub(super) use unseen;
 
-/// The rows of a table that were not seen in the snapshot of `$1` and `$2`: all of transactions that were running then, and the first of later
-/// ones, but all that one transaction has changed.
+/// The rows of a table that were not seen in the snapshot of `$1` and `$2`: all of transactions that were running then, and the first ones of
+/// later transactions, but never a part of what one has changed.
 macro_rules! listed {
     ($table:literal) => {
         concat!(
@@ -130,6 +131,13 @@ macro_rules! last {
     };
 }
 
+/// Such a list, without what the next look lists because another list is full.
+macro_rules! told {
+    ($listed:literal) => {
+        concat!("from ", $listed, ", until where last is null or changed::text::bigint <= last")
+    };
+}
+
 /// One statement, because each takes a round trip or two. `$1` and `$2` are the snapshot since which it looks, `$3` and `$4` the same for how
 /// many asks each group was given, and `$5` is the id after which it lists what is open, if it does.
 const LOOK: &str = concat!(
@@ -139,18 +147,19 @@ const LOOK: &str = concat!(
     gone as ", listed!("askd.gone"), ",
     allowed as ", listed!("askd.allowed"), ",
     documents as ", listed!("askd.documents"), ",
-    pins as ", listed!("askd.pins"), "
+    pins as ", listed!("askd.pins"), ",
+    until as (select least(", last!("kept"), ", ", last!("gone"), ", ", last!("allowed"), ", ", last!("documents"), ", ", last!("pins"), ") as last)
     select json_build_object(
     'now', ", now!(), ",
-    'last', least(", last!("kept"), ", ", last!("gone"), ", ", last!("allowed"), ", ", last!("documents"), ", ", last!("pins"), "),
+    'last', (select last from until),
     'era', (select mark from askd.era),
     'rows', (select coalesce(json_agg(json_build_array(id, operations[1])), '[]')
-             from (select id, operations from kept union select id, operations from open) as rows),
-    'open', (select max(id::text) from open having count(*) >= ", some!(), "),
-    'gone', (select coalesce(json_agg(id), '[]') from gone),
+             from (select id, operations ", told!("kept"), " union select id, operations from open) as rows),
+    'open', (select (array_agg(id order by id desc))[1] from open having count(*) >= ", some!(), "),
+    'gone', (select coalesce(json_agg(id), '[]') ", told!("gone"), "),
     'allowed', (select coalesce(json_agg(json_build_array(group_name, question, at, by::text) order by group_name, question), '[]')
                 from allowed),
-    'documents', (select coalesce(json_agg(name), '[]') from documents),
+    'documents', (select coalesce(json_agg(name), '[]') ", told!("documents"), "),
     'given', (select coalesce(json_agg(json_build_array(group_name, accepted)), '[]') from askd.counts
               where $3 = '0' or ", unseen!("$3", "$4"), "),
     'pins', (select coalesce(json_agg(json_build_array(group_name, node, strange)), '[]') from pins),
@@ -286,18 +295,20 @@ impl InPostgres {
     /// What has changed since the last look, as this daemon does not know it yet.
     pub(super) fn read_news(&self) -> Result<News, StoreError> {
         let what = "cannot read what other daemons have changed";
-        let before = || self.mark.lock().clone();
-        let see = |since: &Mark| -> Result<Seen, StoreError> {
-            let seen = self.shared.read(look(since)).map_err(failed(what))?;
-            serde_json::from_str(&seen).map_err(|error| StoreError::Io { what: what.to_owned(), source: error.into() })
+        // An era and its mark belong together: another thread may find out that the server has crashed.
+        let see = || -> Result<(String, Mark, Seen), StoreError> {
+            let known = self.era.lock();
+            let (era, since) = (known.clone(), self.mark.lock().clone());
+            drop(known);
+            let seen = self.shared.read(look(&since)).map_err(failed(what))?;
+            let wrong = |error: serde_json::Error| StoreError::Io { what: what.to_owned(), source: error.into() };
+            Ok((era, since, serde_json::from_str(&seen).map_err(wrong)?))
         };
-        let mut since = before();
-        let mut seen = see(&since)?;
-        if seen.era.as_ref() != Some(&self.era()) {
+        let (mut of_era, mut since, mut seen) = see()?;
+        if seen.era.as_ref() != Some(&of_era) {
             // The server has crashed.
             Store::flush(self)?;
-            since = before();
-            seen = see(&since)?;
+            (of_era, since, seen) = see()?;
         }
         let Seen { now, last, era, rows, open, gone, allowed, documents, given, pins, runs } = seen;
         let is_all = last.is_none() && open.is_none();
@@ -336,10 +347,13 @@ impl InPostgres {
         // Whoever goes by these numbers has to know the asks.
         let given = given.into_iter().filter(|_| last.is_none());
         news.given.extend(given.filter_map(|(group, count)| Some((group.parse().ok()?, count))));
-        // The server may have crashed meanwhile.
         let now = self.era.lock();
-        if era.as_ref() == Some(&*now) {
+        if era.as_ref() == Some(&of_era) && *now == of_era {
             *self.mark.lock() = mark;
+        } else {
+            // The server has crashed meanwhile: the next look begins further back.
+            news.is_all = false;
+            news.given.clear();
         }
         drop(now);
         Ok(news)

@@ -59,15 +59,16 @@ impl Shared {
     }
 }
 
-/// A whole list, read some rows at a time: each page has those after the last row so far.
+/// A whole list, read [`SOME`] rows at a time: each page has those after the last row so far.
 pub(super) fn list<T>(page: impl Fn(Option<&T>) -> Result<Vec<T>, Failed>) -> Result<Vec<T>, Failed> {
     let mut all = Vec::new();
     loop {
         let some = page(all.last())?;
-        if some.is_empty() {
+        let is_full = i64::try_from(some.len()).is_ok_and(|count| count >= SOME);
+        all.extend(some);
+        if !is_full {
             return Ok(all);
         }
-        all.extend(some);
     }
 }
 

@@ -63,43 +63,54 @@ fn a_look_sees_what_a_transaction_has_changed_however_late_it_ends() {
 /// A daemon may have been cut off for long. Whoever judges a request by how many asks its group was given has to know all of them.
 #[test]
 fn what_is_too_much_for_one_look_is_left_for_the_next_one() {
-    const MANY: i64 = 520;
+    const MANY: i64 = 1_020;
     let Some(server) = Server::found() else { return };
     let [one, other] = two(&server);
     let [of_one, of_other] = [&one, &other].map(|opened| opened.store.shared().unwrap());
     // These have one code.
     server.sql("drop index askd.asks_short");
+    server.sql(
+        "do $$ begin
+             for number in 1..1010 loop insert into askd.documents (name, bytes) values (number, ''); commit; end loop;
+         end $$",
+    );
     let mut late = transaction(&server);
     for number in 0..MANY {
         let ask = Arc::new(ask(u128::try_from(number).unwrap() + 1, "g"));
         of_one.save(&ask, &Basis::New(number), Along::default(), Save::Soon).unwrap();
     }
+    assert_eq!(of_one.unsettled(&["g".parse().unwrap()]).unwrap().len(), 1_020, "other lists are read to their ends");
     let look = || {
         let news = of_other.look().unwrap();
-        (news.changed.len(), news.is_all, news.given)
+        (news.documents.len(), news.changed.len(), news.is_all, news.given)
     };
-    let given = || vec![("g".parse().unwrap(), MANY)];
-    assert_eq!(of_one.unsettled(&["g".parse().unwrap()]).unwrap().len(), 520, "other lists are read to their ends");
-    assert_eq!(look(), (500, false, Vec::new()));
+    let given = |count| vec![("g".parse().unwrap(), count)];
+    // Two lists are full: the one that ends earlier ends the look.
+    assert_eq!(look(), (1_000, 0, false, Vec::new()));
+    assert_eq!(look(), (10, 1_000, false, Vec::new()));
     // That one has an earlier number than what is left.
     late(
         "update askd.asks set changed = pg_current_xact_id(), operations = array_prepend(gen_random_uuid(), operations)
               where id = (select id from askd.asks order by id limit 1);
           commit",
     );
-    assert_eq!(look(), (21, true, given()));
-    assert_eq!(look(), (0, true, Vec::new()));
+    let mut late = transaction(&server);
+    late("update askd.counts set changed = pg_current_xact_id(), accepted = accepted + 1");
+    assert_eq!(look(), (0, 21, true, given(MANY)));
+    assert_eq!(look(), (0, 0, true, Vec::new()));
+    late("commit");
+    assert_eq!(look(), (0, 0, true, given(MANY + 1)));
     // There is no cutting in the middle of what one transaction has changed.
     server.sql("update askd.asks set changed = pg_current_xact_id(), operations = array_prepend(gen_random_uuid(), operations)");
-    assert_eq!(look(), (520, false, Vec::new()));
-    assert_eq!(look(), (0, true, Vec::new()));
+    assert_eq!(look(), (0, 1_020, false, Vec::new()));
+    assert_eq!(look(), (0, 0, true, Vec::new()));
     // All that is open may be older than it was seen, however long ago it was changed.
     other.store.probe().unwrap();
     server.crash();
     one.store.flush().unwrap();
-    assert_eq!(look(), (500, false, Vec::new()));
-    assert_eq!(look(), (20, true, Vec::new()));
-    assert_eq!(look(), (0, true, Vec::new()));
+    assert_eq!(look(), (0, 1_000, false, Vec::new()));
+    assert_eq!(look(), (0, 20, true, Vec::new()));
+    assert_eq!(look(), (0, 0, true, Vec::new()));
 }
 
 #[test]

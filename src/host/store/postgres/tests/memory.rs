@@ -94,6 +94,8 @@ fn one_daemon_at_a_time_has_the_turn_of_a_person_and_sees_what_the_one_before_ha
     let [one, two] = [&leader, &other].map(memory);
     server.runtime.block_on(async {
         let mut first = one.turn(NUMBER, "1555").await.unwrap();
+        // What a later transaction has stored does not make the turn one of those that are over.
+        one.write(NUMBER, &new(&entries(&[("told_before", "y", Some("1"))]))).await.unwrap();
         let known = first.changed(None).await.unwrap().known;
         let waits = two.turn(NUMBER, "1555");
         assert!(Clock::system().timeout(Duration::from_millis(300), waits).await.is_none(), "two have the turn");

@@ -247,9 +247,19 @@ async fn the_texts_of_a_card_are_posted_once_though_the_daemon_that_has_begun_st
     the_texts_of_a_card_are_posted_once_though_it(|world| assert!(world.terminate().success())).await;
 }
 
-/// The holder of a group is paused while Slack is slow with a card, which comes up after the next holder has posted its own: while the question
-/// is open, or when it is `over`.
-async fn a_card_of_the_holder_before_comes_up_late(over: bool, sabotage: Option<(&'static str, bool)>) {
+/// What becomes of a question before a second card of it comes up.
+#[derive(Clone, Copy, PartialEq)]
+enum Until {
+    /// It is open.
+    Open,
+    /// It is over.
+    Over,
+    /// It is over, and the daemon that has posted the first card dies and is started again.
+    Died,
+}
+
+/// The holder of a group is paused while Slack is slow with a card, which comes up after the next holder has posted its own.
+async fn a_card_of_the_holder_before_comes_up_late(until: Until, sabotage: Option<(&'static str, bool)>) {
     let Some(mut spread) = Spread::of_two(sabotage).await else {
         assert!(sabotage.is_none(), "nobody to notice it without a server");
         return;
@@ -263,13 +273,14 @@ async fn a_card_of_the_holder_before_comes_up_late(over: bool, sabotage: Option<
     meanwhile(|| within(SOON, "the call", || spread.cluster.database.query(&sent).pop()));
     tokio::time::sleep(Duration::from_millis(500)).await;
     spread.cluster.hosts[1].world.signal(Signal::STOP);
-    let slack = &spread.cluster.slack;
-    let cards = || {
-        let cards = slack.messages(CHANNEL).into_iter();
+    let cards = |spread: &Spread| {
+        let cards = spread.cluster.slack.messages(CHANNEL).into_iter();
         cards.filter(|card| card.visible_text().contains(&format!("late {group}?"))).collect::<Vec<_>>()
     };
-    slack.wait_for(DEATH + SOON, || (cards().len() == 1).then_some(())).await.expect("the card of the next holder");
-    let answer = || {
+    let has = |spread: &Spread, count| (cards(spread).len() == count).then_some(());
+    let slack = &spread.cluster.slack;
+    slack.wait_for(DEATH + SOON, || has(&spread, 1)).await.expect("the card of the next holder");
+    let answer = |spread: &Spread| {
         meanwhile(|| {
             spread.answer_at(0, "late", group);
             // Else the card would say later what becomes of it.
@@ -277,31 +288,49 @@ async fn a_card_of_the_holder_before_comes_up_late(over: bool, sabotage: Option<
             assert_eq!(spread.agents[group].taken("late"), 204);
         });
     };
-    if over {
-        answer();
+    if until != Until::Open {
+        answer(&spread);
     }
-    slack.wait_for(2 * SOON, || (cards().len() == 2).then_some(())).await.expect("the card of the holder before");
-    if !over {
-        answer();
+    if until == Until::Died {
+        meanwhile(|| {
+            spread.cluster.hosts[0].world.kill();
+            spread.cluster.start(0);
+        });
     }
-    let closed = || cards().iter().all(|card| card.elements().is_empty()).then_some(());
-    assert!(slack.wait_for(SOON, closed).await.is_some(), "a card stays: {:?}", cards());
+    let slack = &spread.cluster.slack;
+    slack.wait_for(2 * SOON, || has(&spread, 2)).await.expect("the card of the holder before");
+    if until == Until::Open {
+        answer(&spread);
+    }
+    let closed = || cards(&spread).iter().all(|card| card.elements().is_empty()).then_some(());
+    assert!(slack.wait_for(SOON, closed).await.is_some(), "a card stays: {:?}", cards(&spread));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_card_of_a_paused_holder_is_closed_with_its_question() {
-    a_card_of_the_holder_before_comes_up_late(false, None).await;
+    a_card_of_the_holder_before_comes_up_late(Until::Open, None).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_card_of_a_paused_holder_is_closed_although_its_question_is_over() {
-    a_card_of_the_holder_before_comes_up_late(true, None).await;
+    a_card_of_the_holder_before_comes_up_late(Until::Over, None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_card_of_a_paused_holder_is_closed_although_the_next_one_has_died() {
+    a_card_of_the_holder_before_comes_up_late(Until::Died, None).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_takeover_that_does_not_look_once_more_is_noticed() {
-    let noticed = is_noticed(a_card_of_the_holder_before_comes_up_late(true, Some(("lookonce", true))));
+    let noticed = is_noticed(a_card_of_the_holder_before_comes_up_late(Until::Over, Some(("lookonce", true))));
     assert!(noticed, "lookonce: nobody noticed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_takeover_that_does_not_look_in_the_place_of_who_has_died_is_noticed() {
+    let noticed = is_noticed(a_card_of_the_holder_before_comes_up_late(Until::Died, Some(("looklost", true))));
+    assert!(noticed, "looklost: nobody noticed");
 }
 
 /// Nobody can have posted anything for it before, whichever daemon is asked.

@@ -23,6 +23,12 @@ const TOLD_AFTER: Duration = Duration::from_millis(250);
 /// How long after a takeover what was being posted then is looked for once more.
 const LOOK_ONCE_MORE: Duration = Duration::from_secs(60);
 
+/// The routes of cards that may have come up twice, as far as that can be found out.
+fn up_twice(ask: &Ask) -> impl Iterator<Item = usize> {
+    let may_be = |widget: &Widget| widget.route.capabilities.history && widget.may_be_up_twice();
+    ask.widgets.iter().enumerate().filter(move |(_, widget)| may_be(widget)).map(|(route, _)| route)
+}
+
 fn is_posting(ask: &Arc<Ask>) -> bool {
     matches!(ask.stage, Stage::Posting)
 }
@@ -227,22 +233,37 @@ impl Broker {
         });
     }
 
-    /// What was left undone is in hand. A call begun by the previous holder may still take effect, if that daemon is paused or cut off
-    /// only from the database. A card that comes up beside the one that was posted since then is found, and shows the same.
+    /// What was left undone is in hand.
     pub(super) fn has_resumed(&self, id: AskId, was_interrupted: bool) {
         self.lanes().paid(id);
-        if !was_interrupted || !self.is_shared() || on("lookonce") {
+        if was_interrupted && self.is_shared() {
+            self.look_once_more(id);
+        }
+    }
+
+    /// A call begun by the previous holder may still take effect, if that daemon is paused or cut off only from the database. A card that
+    /// comes up beside the one that was posted since then is found, and shows the same.
+    fn look_once_more(&self, id: AskId) {
+        if on("lookonce") {
             return;
         }
         let broker = self.clone();
         self.0.ctx.spawn(async move {
             broker.clock().sleep(LOOK_ONCE_MORE).await;
             let Ok(Some(ask)) = broker.get(id).await else { return };
-            let may_be_up_twice = |widget: &Widget| widget.route.capabilities.history && widget.may_be_up_twice();
-            for (route, _) in ask.widgets.iter().enumerate().filter(|(_, widget)| may_be_up_twice(widget)) {
-                broker.update(&ask, route);
-            }
+            up_twice(&ask).for_each(|route| broker.update(&ask, route));
         });
+    }
+
+    /// An earlier holder may not have lived to look once more for a card of this ask.
+    pub(super) fn look_in_its_place(&self, ask: &Ask) {
+        if !self.is_shared() || up_twice(ask).next().is_none() || !self.serves(ask) {
+            return;
+        }
+        let over = if let Stage::Settled { at, .. } = ask.stage { Some(at) } else { None };
+        if over.is_none_or(|at| self.clock().now() < at + 2 * LOOK_ONCE_MORE) && !on("looklost") {
+            self.look_once_more(ask.id);
+        }
     }
 
     /// Worth one try: it is only a nudge.

@@ -169,7 +169,7 @@ impl Broker {
         let (mut ids, of) = (self.index().reaching_of(&groups.iter().collect()), groups.clone());
         let found = self.in_store(move |shared| {
             // What was asked for of them is dropped, so also those that only have to be kept from now on.
-            ids.extend(shared.unsettled(&of)?);
+            ids.extend(shared.to_take_up(&of)?);
             ids.sort_unstable();
             ids.dedup();
             shared.reread(&ids)
@@ -180,6 +180,9 @@ impl Broker {
             self.learn(stored);
         }
         let ids = self.begin_with(&groups, &found);
+        for stored in &found {
+            self.look_in_its_place(&stored.ask);
+        }
         for group in &groups {
             // Whoever held it may have been about to.
             self.end_blocks(group);

@@ -217,7 +217,11 @@ impl Broker {
             }
             false
         });
-        if is_known || *settled {
+        if is_known {
+            return;
+        }
+        self.look_in_its_place(ask);
+        if *settled {
             return;
         }
         self.0.earlier.fetch_max(ask.created_at.as_millis(), Ordering::Relaxed);

@@ -140,8 +140,8 @@ pub trait Holdings: Debug + Send + Sync {
     /// Hands over groups that are to go; `false`: that run cannot have them. Blocks on the database.
     fn hand_over(&self, to: &str, groups: &[Group]) -> Result<bool, StoreError>;
 
-    /// The asks of these groups that are more than kept outcomes. Blocks on the database.
-    fn unsettled(&self, groups: &[Group]) -> Result<Vec<AskId>, StoreError>;
+    /// The asks of these groups that are more than kept outcomes, or were so lately and may have a second card. Blocks on the database.
+    fn to_take_up(&self, groups: &[Group]) -> Result<Vec<AskId>, StoreError>;
 
     /// These asks as they are stored, read anew. Blocks on the database.
     fn reread(&self, ids: &[AskId]) -> Result<Vec<Stored>, StoreError>;

@@ -105,12 +105,13 @@ impl Holdings for InPostgres {
         handed.map_err(failed("cannot hand groups over"))
     }
 
-    fn unsettled(&self, groups: &[Group]) -> Result<Vec<AskId>, StoreError> {
+    fn to_take_up(&self, groups: &[Group]) -> Result<Vec<AskId>, StoreError> {
         let groups: Vec<String> = groups.iter().map(Group::to_string).collect();
         let ids = list(|last: Option<&String>| {
             let some = statement(
                 "select id::text from askd.asks
-                 where not settled and id > $1::uuid and group_name = any($2) order by asks.id limit $3",
+                 where id > $1::uuid and group_name = any($2)
+                     and (not settled or record @? '$.widgets[*] ? (@.attempt > 1)') order by asks.id limit $3",
             );
             let last = last.map_or_else(|| NO_ID.to_owned(), String::clone);
             self.shared.read(some.bind(last).bind(groups.clone()).bind(SOME).all())

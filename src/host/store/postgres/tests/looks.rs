@@ -79,7 +79,7 @@ fn what_is_too_much_for_one_look_is_left_for_the_next_one() {
         let ask = Arc::new(ask(u128::try_from(number).unwrap() + 1, "g"));
         of_one.save(&ask, &Basis::New(number), Along::default(), Save::Soon).unwrap();
     }
-    assert_eq!(of_one.unsettled(&["g".parse().unwrap()]).unwrap().len(), 1_020, "other lists are read to their ends");
+    assert_eq!(of_one.to_take_up(&["g".parse().unwrap()]).unwrap().len(), 1_020, "other lists are read to their ends");
     let look = || {
         let news = of_other.look().unwrap();
         (news.documents.len(), news.changed.len(), news.is_all, news.given)
@@ -123,4 +123,25 @@ fn all_that_may_be_asked_again_is_read_however_much_it_is() {
     );
     let allowed = opened.store.allowed().unwrap();
     assert_eq!(allowed.iter().map(|(_, of_group)| of_group.len()).collect::<Vec<_>>(), [366, 367, 367]);
+}
+
+#[test]
+fn what_is_over_is_taken_up_only_if_it_may_have_a_second_card() {
+    let Some(server) = Server::found() else { return };
+    let opened = server.opened("here");
+    // These have one code.
+    server.sql("drop index askd.asks_short");
+    let [once, twice] = [1, 2].map(|number| settled(ask(number, "g")));
+    for over in [&once, &twice] {
+        opened.store.save(&Arc::new(over.clone()), Save::Now).unwrap();
+        opened.store.retire(&over.group, over.id).unwrap();
+    }
+    let open = ask(3, "g");
+    opened.store.save(&Arc::new(open.clone()), Save::Now).unwrap();
+    server.sql(&format!(
+        "update askd.asks set record = jsonb_set(record, '{{widgets,0,attempt}}', '2') where id = '{}'",
+        uuid(twice.id)
+    ));
+    let found = opened.store.shared().unwrap().to_take_up(std::slice::from_ref(&open.group)).unwrap();
+    assert_eq!(found, [twice.id, open.id]);
 }

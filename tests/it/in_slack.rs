@@ -102,6 +102,12 @@ impl InSlack {
         self
     }
 
+    /// With a pause between two messages: without one they can overtake each other on their way.
+    pub(crate) fn pace(mut self, pace: &str) -> Self {
+        self.keys = self.keys.replace("pace = \"0s\"", &format!("pace = \"{pace}\""));
+        self
+    }
+
     /// With another text in the groups.
     pub(crate) fn group(mut self, from: &str, to: &str) -> Self {
         self.groups = self.groups.replace(from, to);

@@ -45,7 +45,7 @@ fn many(many: usize) -> (String, Vec<String>) {
 async fn cards_come_in_the_order_of_their_requests() {
     const MANY: usize = 300;
     let (limits, asked) = many(MANY);
-    let world = in_slack(Mode::Http).with_binary().more(&limits).start().await;
+    let world = in_slack(Mode::Http).with_binary().pace("10ms").more(&limits).start().await;
     for (number, question) in asked.iter().enumerate() {
         world.ask(&format!("r{number:03}"), choice(question, &["yes", "no"]));
     }

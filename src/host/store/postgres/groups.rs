@@ -107,15 +107,23 @@ impl Holdings for InPostgres {
 
     fn to_take_up(&self, groups: &[Group]) -> Result<Vec<AskId>, StoreError> {
         let groups: Vec<String> = groups.iter().map(Group::to_string).collect();
-        let ids = list(|last: Option<&String>| {
+        // Of those that are over only the newest: as long as any transaction runs on the server, nothing of them is moved elsewhere.
+        let lately = statement(
+            "select id::text from (
+                 select id, group_name, record from askd.asks
+                     where settled and changed < pg_snapshot_xmax(pg_current_snapshot()) order by changed desc limit 2000
+             ) as lately where group_name = any($1) and record @? '$.widgets[*] ? (@.attempt > 1)'",
+        );
+        let unsettled = |last: Option<&String>| {
             let some = statement(
                 "select id::text from askd.asks
-                 where id > $1::uuid and group_name = any($2)
-                     and (not settled or record @? '$.widgets[*] ? (@.attempt > 1)') order by asks.id limit $3",
+                 where not settled and id > $1::uuid and group_name = any($2) order by asks.id limit $3",
             );
             let last = last.map_or_else(|| NO_ID.to_owned(), String::clone);
             self.shared.read(some.bind(last).bind(groups.clone()).bind(SOME).all())
-        });
+        };
+        let lately: Result<Vec<String>, _> = self.shared.read(lately.bind(groups.clone()).all());
+        let ids = lately.and_then(|lately| Ok([lately, list(unsettled)?].concat()));
         let ids = ids.map_err(failed("cannot read the questions of a group"))?;
         Ok(ids.iter().filter_map(|id| ask_id(id)).collect())
     }
